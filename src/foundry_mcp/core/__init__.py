@@ -1,0 +1,1 @@
+"""The domain. It knows nothing of MCP, HTTP, terminals or browsers."""

@@ -1,0 +1,106 @@
+"""Pages that neither skip nor repeat, and cursors that only fit the query they came from.
+
+A cursor is base64 of a small JSON object: a hash of the query, the place reached, and a check value over
+both. The place is the sort key of the last row handed out, not a count, so rows written or removed
+meanwhile move nothing that stays. The check value is no secret: a cursor opens nothing that its own query
+would not; it makes sure that an altered cursor is an error instead of a wrong page.
+"""
+
+from base64 import b64encode, urlsafe_b64decode
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from hashlib import blake2s
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from foundry_mcp.core.errors import invalid_cursor
+
+__all__ = [
+    "DEFAULT_PAGE_SIZE",
+    "MAX_PAGE_SIZE",
+    "Page",
+    "decode_cursor",
+    "encode_cursor",
+    "paginate",
+    "query_hash",
+]
+
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 500
+MAX_CURSOR_LENGTH = 4096
+CHECK_KEY = "check"
+
+Row = TypeVar("Row")
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Page(NamedTuple, Generic[Row]):
+    rows: Sequence[Row]
+    pagination: dict[str, Any]
+
+
+def query_hash(operation: str, **query: Any) -> str:
+    """What a cursor is bound to: the operation, its filters and its order, but not the size of a page."""
+    return blake2s(_encode([operation, query]), digest_size=6).hexdigest()
+
+
+def encode_cursor(query: str, **place: Any) -> str:
+    """A cursor for the query with this hash; `place` is what the reader needs to go on."""
+    body = {"query_hash": query, **place}
+    return b64encode(_encode({**body, CHECK_KEY: _check(body)})).decode("ascii")
+
+
+def decode_cursor(cursor: str, query: str) -> dict[str, Any]:
+    """The place a cursor holds, or INVALID_CURSOR when it is not one of this query's."""
+    if not isinstance(cursor, str) or not cursor or len(cursor) > MAX_CURSOR_LENGTH:
+        raise invalid_cursor("is not one that this server gave out", cursor)
+    try:
+        padded = cursor.replace("+", "-").replace("/", "_") + "=" * (-len(cursor) % 4)
+        body = msgspec.json.decode(urlsafe_b64decode(padded.encode("ascii")), type=dict[str, Any])
+    except (ValueError, RecursionError) as error:  # bad base64, bad UTF-8, bad JSON, or JSON without an end
+        raise invalid_cursor("is not one that this server gave out", cursor) from error
+    check = body.pop(CHECK_KEY, None)
+    owner = body.get("query_hash")
+    if check != _check(body):
+        raise invalid_cursor("has been altered or is not one that this server gave out", cursor)
+    if owner != query:
+        raise invalid_cursor("belongs to another query, filter or order", cursor)
+    del body["query_hash"]
+    return body
+
+
+def paginate(
+    rows: Sequence[Row],
+    *,
+    key: Callable[[Row], Any],
+    query: str,
+    cursor: str | None = None,
+    limit: int = DEFAULT_PAGE_SIZE,
+) -> Page[Row]:
+    """The page after `cursor` of `rows`, which are sorted by `key`; keys are unique and JSON values."""
+    start = 0
+    if cursor is not None:
+        place = decode_cursor(cursor, query)
+        if "after" not in place:
+            raise invalid_cursor("holds no place", cursor)
+        try:
+            start = bisect_right(rows, _hashable(place["after"]), key=lambda row: _hashable(key(row)))
+        except TypeError as error:  # a key of another kind than these rows have
+            raise invalid_cursor("does not fit this order", cursor) from error
+    page = rows[start : start + limit]
+    has_more = start + len(page) < len(rows)
+    pagination: dict[str, Any] = {"has_more": has_more, "total_count": len(rows), "page_size": limit}
+    if has_more:
+        pagination = {"cursor": encode_cursor(query, after=key(page[-1])), **pagination}
+    return Page(page, pagination)
+
+
+def _check(body: dict[str, Any]) -> str:
+    return blake2s(_encode(body), digest_size=4).hexdigest()
+
+
+def _hashable(value: Any) -> Any:
+    """JSON has no tuples, so a key that went through a cursor comes back as lists; compare like with like."""
+    return tuple(_hashable(part) for part in value) if isinstance(value, (list, tuple)) else value
