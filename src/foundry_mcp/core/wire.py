@@ -15,7 +15,12 @@ Code = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")]
 Count = Annotated[int, Field(ge=0)]
 Duration = Annotated[float, Field(ge=0)]
 
+# The four keys of the envelope are all there are; what is inside them may grow.
+CLOSED = ConfigDict(extra="forbid")
+OPEN = ConfigDict(extra="allow")
 
+
+@with_config(OPEN)
 class WarningDetail(TypedDict):
     """A warning with severity and context."""
 
@@ -25,15 +30,27 @@ class WarningDetail(TypedDict):
     context: NotRequired[Annotated[dict[str, Any], Field(description="Context of this kind of warning")]]
 
 
-class Pagination(TypedDict):
-    """Where the next page begins."""
+@with_config(OPEN)
+class MorePages(TypedDict):
+    """There is a next page, and the cursor leads to it."""
 
-    has_more: Annotated[bool, Field(description="Whether more results exist")]
-    cursor: NotRequired[Annotated[str | None, Field(description="Opaque token for the next page")]]
+    has_more: Literal[True]
+    cursor: Annotated[str, Field(min_length=1, description="Opaque token for the next page")]
     total_count: NotRequired[Annotated[Count, Field(description="Total matching items, if known")]]
     page_size: NotRequired[Annotated[Count, Field(description="Items per page")]]
 
 
+@with_config(OPEN)
+class LastPage(TypedDict):
+    """This page is the last."""
+
+    has_more: Literal[False]
+    cursor: NotRequired[str | None]
+    total_count: NotRequired[Annotated[Count, Field(description="Total matching items, if known")]]
+    page_size: NotRequired[Annotated[Count, Field(description="Items per page")]]
+
+
+@with_config(OPEN)
 class RateLimit(TypedDict):
     """The quota and what is left of it."""
 
@@ -42,6 +59,7 @@ class RateLimit(TypedDict):
     reset_at: NotRequired[Annotated[str | float, Field(description="When the quota is whole again")]]
 
 
+@with_config(OPEN)
 class Telemetry(TypedDict):
     """Timing and other measurements of the call."""
 
@@ -49,6 +67,7 @@ class Telemetry(TypedDict):
     cache_hit: NotRequired[bool]
 
 
+@with_config(OPEN)
 class Meta(TypedDict):
     """Operational metadata; an optional key is absent rather than empty."""
 
@@ -58,7 +77,7 @@ class Meta(TypedDict):
     ]
     warnings: NotRequired[Annotated[list[str], Field(description="Non-fatal issues")]]
     warning_details: NotRequired[list[WarningDetail]]
-    pagination: NotRequired[Pagination]
+    pagination: NotRequired[MorePages | LastPage]
     rate_limit: NotRequired[RateLimit]
     telemetry: NotRequired[Telemetry]
     content_fidelity: NotRequired[Annotated[ContentFidelity, Field(description="How complete the answer is")]]
@@ -70,6 +89,7 @@ class Meta(TypedDict):
     replayed: NotRequired[Annotated[bool, Field(description="The first answer to this idempotency key")]]
 
 
+@with_config(OPEN)
 class ErrorData(TypedDict):
     """Why it failed; further keys depend on the code."""
 
@@ -82,7 +102,7 @@ class ErrorData(TypedDict):
     effect: NotRequired[Annotated[Effect, Field(description="Whether a failed write happened")]]
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(CLOSED)
 class Success(TypedDict):
     """The operation completed."""
 
@@ -92,7 +112,7 @@ class Success(TypedDict):
     meta: Meta
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(CLOSED)
 class Failure(TypedDict):
     """The operation failed."""
 
@@ -102,6 +122,7 @@ class Failure(TypedDict):
     meta: Meta
 
 
+@with_config(OPEN)
 class LegacyMeta(TypedDict):
     """What response-v2 says in `meta`, in the flat form."""
 
@@ -109,6 +130,7 @@ class LegacyMeta(TypedDict):
     request_id: NotRequired[str]
 
 
+@with_config(OPEN)
 class LegacySuccess(TypedDict):
     success: Literal[True]
     error: None
@@ -116,6 +138,7 @@ class LegacySuccess(TypedDict):
     _meta: NotRequired[LegacyMeta]
 
 
+@with_config(OPEN)
 class LegacyFailure(TypedDict):
     success: Literal[False]
     error: str
