@@ -285,9 +285,14 @@ def not_found(
 
 
 def conflict(
-    message: str, *, code: str = "CONFLICT", remediation: str | None = None, **details: Any
+    message: str,
+    *,
+    code: str = "CONFLICT",
+    remediation: str | None = None,
+    effect: Effect | None = None,
+    **details: Any,
 ) -> ConflictError:
-    return ConflictError(message, code=code, remediation=remediation, details=details)
+    return ConflictError(message, code=code, remediation=remediation, effect=effect, details=details)
 
 
 def unauthorized(message: str = "Credentials are missing or invalid") -> AuthenticationError:

@@ -1,0 +1,96 @@
+"""What a user decides: `foundry-mcp.toml` in the workspace, then the environment, then the command line."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from foundry_mcp.core.errors import not_found, validation
+from foundry_mcp.core.flags import Flags, flags_of_environment, parse_flag
+
+__all__ = ["SETTINGS_FILE", "Settings", "find_workspace", "load_settings"]
+
+SETTINGS_FILE = "foundry-mcp.toml"
+STATE_FOLDER = ".foundry"
+
+
+class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The keys of `foundry-mcp.toml`; every one has a default, and an unknown one is refused."""
+
+    flags: dict[str, bool] = {}
+    rate_limits: dict[str, str] = {}
+    """A limit by tool, or `default` for the others: "100/minute". None unless set."""
+    rate_limit_storage: str = "memory://"
+    """Where the counts live; a redis:// address lets several servers share them."""
+    deadline_seconds: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    log_level: str = "info"
+
+
+def load_settings(
+    workspace: Path, environment: Mapping[str, str], *, flags: Iterable[str] = ()
+) -> tuple[Settings, Flags]:
+    """The settings that hold here. A file that cannot be understood is an error: guessing would be worse."""
+    settings = _read(workspace / SETTINGS_FILE)
+    switches = Flags()
+    switches.set(settings.flags, SETTINGS_FILE)
+    switches.set(flags_of_environment(environment), "the environment")
+    for text in flags:
+        name, value = parse_flag(text)
+        switches.enabled(name)  # on the command line a wrong name is a slip worth stopping for
+        switches.set({name: value}, "the command line")
+    if level := environment.get("FOUNDRY_LOG_LEVEL"):
+        settings.log_level = level
+    return settings, switches
+
+
+def find_workspace(chosen: str | None, environment: Mapping[str, str], start: Path | None = None) -> Path:
+    """The folder we work in: the one chosen, else the nearest one upwards with `specs/`, else the git root."""
+    wanted = chosen or environment.get("FOUNDRY_WORKSPACE")
+    if wanted:
+        folder = Path(wanted).expanduser()
+        if not folder.is_dir():
+            raise not_found("workspace", wanted)
+        return folder.resolve()
+    here = (start or Path.cwd()).resolve()
+    # A worktree has a `.git` file where a clone has a folder, and it is a root of its own.
+    for marks in (("specs",), (".git",)):
+        for folder in (here, *here.parents):
+            if any((folder / mark).exists() for mark in marks) and _is_own(folder):
+                return folder
+    return here
+
+
+def state_folder(workspace: Path) -> Path:
+    """Where derived and private state lives, made on first use and never committed."""
+    folder = workspace / STATE_FOLDER
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    return folder
+
+
+def _is_own(folder: Path) -> bool:
+    """A `specs` folder of the file system root or the home folder is nobody's workspace."""
+    return folder.parent != folder and folder != Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises without a home
+
+
+def _read(path: Path) -> Settings:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return Settings()
+    except OSError as error:
+        raise validation(
+            SETTINGS_FILE, "readable", f"{SETTINGS_FILE} cannot be read: {error.strerror}"
+        ) from error
+    try:
+        return msgspec.toml.decode(text, type=Settings)
+    except (ValueError, RecursionError) as error:
+        raise validation(
+            SETTINGS_FILE,
+            "settings",
+            f"{SETTINGS_FILE} is not understood: {error}",
+            remediation=f"Mend {SETTINGS_FILE}; its keys are {', '.join(Settings.__struct_fields__)}",
+        ) from error
