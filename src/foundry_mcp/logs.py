@@ -1,8 +1,16 @@
-"""Logs: JSON lines on stderr, never on stdout, which belongs to the protocol."""
+"""Logs: JSON lines on stderr, never on stdout, which belongs to the protocol.
 
+A client that starts a server and never reads its stderr fills the pipe; a server that writes its log
+itself would then stop in mid-call, for ever. So a thread of its own writes, and what it cannot keep up with
+is dropped and counted.
+"""
+
+import atexit
 import logging
 import sys
 from datetime import UTC, datetime
+from queue import Empty, Full, Queue
+from threading import Thread
 from typing import Any, TextIO
 
 import msgspec
@@ -17,6 +25,8 @@ LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+MAX_WAITING = 2000
+LAST_WORDS_SECONDS = 1.0
 
 
 class JsonLines(logging.Formatter):
@@ -35,10 +45,57 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=repr).decode("utf-8", "replace")
 
 
+class Background(logging.Handler):
+    """Writes lines to a stream from a thread that may block as long as it likes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._waiting: Queue[str | None] = Queue(MAX_WAITING)
+        self._dropped = 0
+        self._writer = Thread(target=self._write, name="log", daemon=True)
+        self._writer.start()
+        atexit.register(self.close)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.put_nowait(self.format(record))
+        except Full:
+            self._dropped += 1
+
+    def close(self) -> None:
+        """Let the last lines out, if somebody reads them."""
+        try:
+            self._waiting.put_nowait(None)
+        except Full:
+            return
+        self._writer.join(LAST_WORDS_SECONDS)
+        super().close()
+
+    def _write(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            lines = [line]
+            try:
+                while (more := self._waiting.get_nowait()) is not None:
+                    lines.append(more)
+            except Empty:
+                more = ""
+            if self._dropped:
+                lines.append(f'{{"level":"warning","message":"log lines dropped","count":{self._dropped}}}')
+                self._dropped = 0
+            try:
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):  # nobody is there to read any more
+                return
+            if more is None:
+                return
+
+
 def configure_logs(level: str, stream: TextIO | None = None) -> None:
     """Send every logger of the process to stderr as JSON lines."""
     if level.lower() not in LEVELS:
         raise unknown_name("log level", level, LEVELS, field="log_level")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = Background(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=LEVELS[level.lower()], handlers=[handler], force=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp_types import (
     CallToolRequestParams,
@@ -32,6 +32,7 @@ from mcp_types import (
 from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
+from pydantic import ValidationError
 
 from foundry_mcp import __version__
 from foundry_mcp.core.errors import FoundryError, validation
@@ -81,6 +82,7 @@ class Door:
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
         )
+        self.server.middleware.append(self.answer_malformed_call)
 
     async def serve_stdio(self) -> None:
         async with stdio_streams(self.answer_unreadable) as (incoming, outgoing):
@@ -110,6 +112,20 @@ class Door:
         if not scope.cancelled_caught:  # pragma: no cover - move_on_after ends only these two ways
             raise RuntimeError("a call ended without an answer")
         return _result(self.runtime.expire(request, seconds))
+
+    async def answer_malformed_call(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A tool call without a name, or whose arguments are no object, gets an envelope like any other mistake."""
+        try:
+            return await call_next(ctx)
+        except ValidationError as error:
+            if ctx.method != "tools/call":
+                raise
+            place = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in place["loc"])
+            failure = validation(
+                field, "type", f"{field}: {place['msg']}", received=place["input"], code="INVALID_FORMAT"
+            )
+            return _result(self.runtime.refuse(Request("", {}, _session(ctx)), failure))
 
     def answer_unreadable(self, line: Unreadable) -> JSONRPCResponse | JSONRPCError:
         """A tool call gets the envelope it waits for; anything else a JSON-RPC error, with its id if it has one."""

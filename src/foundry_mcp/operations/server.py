@@ -11,7 +11,7 @@ from foundry_mcp.core.contracts import CONTRACT_NAMES, KNOWLEDGE_VERSION, Contra
 from foundry_mcp.core.errors import unknown_name, validation
 from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from foundry_mcp.core.responses import RESPONSE_VERSION
-from foundry_mcp.core.schemas import json_schema
+from foundry_mcp.core.schemas import json_schema, typescript
 from foundry_mcp.operations.declaration import Call, Operation, operation
 
 CONTRACT_META_KEY = "foundry-mcp/response_contract"
@@ -96,13 +96,11 @@ def tools(call: Call, *, tool: ToolName | None = None) -> dict[str, Any]:
 
 
 @operation("server", "schema", cli="server schema", example="response-v2")
-def schema(call: Call, name: SchemaName = "response-v2") -> dict[str, Any]:  # noqa: ARG001 - every operation takes the call
+def schema(call: Call, form: SchemaName = "response-v2") -> dict[str, Any]:  # noqa: ARG001 - every operation takes the call
     """Give the JSON Schema of a wire form, or all of them as TypeScript types."""
-    if name == "typescript":
-        from foundry_mcp.core.schemas import typescript  # noqa: PLC0415 - read with the schema below
-
-        return {"name": name, "language": "typescript", "source": typescript()}
-    return {"name": name, "schema": json_schema(name)}
+    if form == "typescript":
+        return {"form": form, "source": typescript()}
+    return {"form": form, "schema": json_schema(form)}
 
 
 @operation("server", "flags", cli="server flags", example="--name response_contract_v2")
