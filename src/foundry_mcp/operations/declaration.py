@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from foundry_mcp.core.contracts import Contract
 from foundry_mcp.core.errors import (
@@ -33,12 +32,12 @@ from foundry_mcp.core.flags import Flags
 from foundry_mcp.core.metrics import Metrics
 from foundry_mcp.core.responses import warning
 from foundry_mcp.core.settings import Settings
+from foundry_mcp.operations.parameters import IdempotencyKey
 
 __all__ = [
     "REGISTRY",
     "Answer",
     "Call",
-    "IdempotencyKey",
     "Operation",
     "Registry",
     "Session",
@@ -46,14 +45,6 @@ __all__ = [
     "operation",
 ]
 
-IdempotencyKey = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=200,
-        description="Repeat a write safely: the same key gets the first answer again",
-    ),
-]
 IDEMPOTENCY = "idempotency_key"
 
 

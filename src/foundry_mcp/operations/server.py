@@ -9,10 +9,11 @@ from msgspec import Meta
 from foundry_mcp import __version__
 from foundry_mcp.core.contracts import CONTRACT_NAMES, KNOWLEDGE_VERSION, Contract, negotiate
 from foundry_mcp.core.errors import unknown_name, validation
-from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, paginate, query_hash
 from foundry_mcp.core.responses import RESPONSE_VERSION
 from foundry_mcp.core.schemas import json_schema, typescript
-from foundry_mcp.operations.declaration import Call, Operation, operation
+from foundry_mcp.operations.declaration import Answer, Call, Operation, operation
+from foundry_mcp.operations.parameters import Cursor, Limit
 
 CONTRACT_META_KEY = "foundry-mcp/response_contract"
 """In the `_meta` of a request, for transports that have no connection to remember a contract."""
@@ -87,12 +88,26 @@ def capability_negotiate(call: Call, *, client_capabilities: ClientCapabilities 
 
 
 @operation("server", "tools", cli="server tools", example="--tool server")
-def tools(call: Call, *, tool: ToolName | None = None) -> dict[str, Any]:
+def tools(
+    call: Call,
+    *,
+    tool: ToolName | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor | None = None,
+) -> Answer:
     """List the tools and their actions with parameters."""
-    if tool is not None and tool not in call.surroundings.registry.tools:
-        raise unknown_name("tool", tool, call.surroundings.registry.tools, field="tool")
-    rows = [_describe(declared) for declared in call.surroundings.registry if tool in {None, declared.tool}]
-    return {"operations": rows, "total_count": len(rows)}
+    registry = call.surroundings.registry
+    if tool is not None and tool not in registry.tools:
+        raise unknown_name("tool", tool, registry.tools, field="tool")
+    found = sorted(
+        (declared for declared in registry if tool in {None, declared.tool}), key=lambda row: row.name
+    )
+    query = query_hash("server.tools", tool=tool)
+    page = paginate(found, key=lambda row: row.name, query=query, cursor=cursor, limit=limit)
+    return Answer(
+        {"operations": [_describe(declared) for declared in page.rows], "total_count": len(found)},
+        page.pagination,
+    )
 
 
 @operation("server", "schema", cli="server schema", example="response-v2")
@@ -104,14 +119,25 @@ def schema(call: Call, form: SchemaName = "response-v2") -> dict[str, Any]:  # n
 
 
 @operation("server", "flags", cli="server flags", example="--name response_contract_v2")
-def flags(call: Call, *, name: FlagName | None = None) -> dict[str, Any]:
+def flags(
+    call: Call,
+    *,
+    name: FlagName | None = None,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor | None = None,
+) -> Answer:
     """List the feature flags, their stage and where their values come from."""
+    known = call.surroundings.flags
     if name is not None:
-        call.surroundings.flags.enabled(name)
-    rows = [row for row in call.surroundings.flags.describe() if name in {None, row["name"]}]
-    for complaint in call.surroundings.flags.complaints():
+        known.enabled(name)
+    rows = sorted(
+        (row for row in known.describe() if name in {None, row["name"]}), key=lambda row: row["name"]
+    )
+    for complaint in known.complaints():
         call.warn("UNKNOWN_FLAG", complaint)
-    return {"flags": rows, "total_count": len(rows)}
+    query = query_hash("server.flags", name=name)
+    page = paginate(rows, key=lambda row: row["name"], query=query, cursor=cursor, limit=limit)
+    return Answer({"flags": list(page.rows), "total_count": len(rows)}, page.pagination)
 
 
 @operation("server", "health", cli="server health")
