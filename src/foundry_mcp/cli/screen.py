@@ -54,8 +54,13 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         )
         table.add_column(_words(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_row(*(_cell(_gist(row.get(column))) for column in columns))
     return table
+
+
+def _gist(value: Any) -> Any:
+    """A row has room for the names of what is inside, not for the inside."""
+    return list(value) if isinstance(value, dict) else value
 
 
 def _cell(value: Any) -> Text:
