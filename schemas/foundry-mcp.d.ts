@@ -159,7 +159,7 @@ export interface Failed {
   /** Tool operation name. */
   operation: string;
   /** API version. */
-  version?: string;
+  version: string;
   /** ISO 8601 with timezone. */
   timestamp: string;
   /** Unique request identifier. */
@@ -231,7 +231,7 @@ export interface Succeeded {
   /** Tool operation name. */
   operation: string;
   /** API version. */
-  version?: string;
+  version: string;
   /** ISO 8601 with timezone. */
   timestamp: string;
   /** Unique request identifier. */

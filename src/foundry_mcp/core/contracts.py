@@ -110,10 +110,10 @@ def _render_knowledge(response: ToolResponse, operation: str, at: datetime) -> d
     meta, data = response.meta, response.data
     request_id = meta.get("request_id", "")
     telemetry = meta.get("telemetry", {})
+    used = telemetry.get("tokens_used")
     warnings = _knowledge_warnings(meta)
     partial = response.success and any(w["code"] in _PARTIAL for w in warnings)
-    # Results are the payload itself; the knowledge tools name theirs `results`, other tools send an object.
-    results: Any = data.get("results", data) if response.success else []
+    results = _knowledge_results(data) if response.success else []
     rendered = {
         "_metadata": {
             "operation": operation,
@@ -124,11 +124,10 @@ def _render_knowledge(response: ToolResponse, operation: str, at: datetime) -> d
             "message": response.error,
         },
         "results": results,
-        "pagination": _knowledge_pagination(meta.get("pagination")),
+        "pagination": _knowledge_pagination(meta.get("pagination"), results),
         "execution_context": {
-            "tokens_estimated": telemetry.get("tokens_estimated")
-            or -(-len(encode(results)) // CHARACTERS_PER_TOKEN),
-            "tokens_used": telemetry.get("tokens_used"),
+            "tokens_estimated": telemetry.get("tokens_estimated") or max(_estimate(results), used or 0),
+            "tokens_used": used,
             "cache_hit": telemetry.get("cache_hit", False),
             "execution_time_ms": telemetry.get("duration_ms") or 0.01,
             "request_id": request_id,
@@ -143,13 +142,24 @@ def _render_knowledge(response: ToolResponse, operation: str, at: datetime) -> d
 _PARTIAL = {"PARTIAL_RESULTS", "PARTIAL_FAILURE", "CONTENT_TRUNCATED"}
 
 
+def _knowledge_results(data: dict[str, Any]) -> Any:
+    """A payload that is nothing but `results` is its list or object; any other payload is sent whole."""
+    results = data.get("results")
+    return results if len(data) == 1 and isinstance(results, (list, dict)) else data
+
+
+def _estimate(results: Any) -> int:
+    return -(-len(encode(results)) // CHARACTERS_PER_TOKEN)
+
+
 def _knowledge_error(response: ToolResponse) -> dict[str, Any]:
-    data = response.data
-    rest = {key: value for key, value in data.items() if key not in {"error_code", "details"}}
-    own = {"code": data.get("error_code", "INTERNAL_ERROR"), "message": response.error, **rest}
-    details: dict[str, Any] = data.get("details", {})
-    clash = details.keys() & own.keys()
-    return {**own, **({"details": details} if clash else details)}
+    """Code and message, then the rest side by side; where names would clash, it stays apart."""
+    own = {"code": response.data.get("error_code", "INTERNAL_ERROR"), "message": response.error}
+    rest = {key: value for key, value in response.data.items() if key not in {"error_code", "details"}}
+    details: dict[str, Any] = response.data.get("details", {})
+    if own.keys() & (rest.keys() | details.keys()) or rest.keys() & details.keys():
+        return {**own, "details": {**rest, "details": details}}
+    return {**own, **rest, **details}
 
 
 def _knowledge_warnings(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -158,7 +168,9 @@ def _knowledge_warnings(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     for detail in details:
         code = detail.get("code", UNCODED_WARNING)
         rule = WARNING_CODES.get(code)
-        suggestion = detail.get("context", {}).get("suggestion") or (rule.suggestion if rule else None)
+        suggestion = detail.get("context", {}).get("suggestion")
+        if not isinstance(suggestion, str):
+            suggestion = rule.suggestion if rule else None
         level = detail.get("severity", "warning")
         rendered.append(
             {"level": level, "code": code, "message": detail["message"], "suggestion": suggestion}
@@ -172,13 +184,13 @@ def _knowledge_warnings(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rendered
 
 
-def _knowledge_pagination(pagination: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _knowledge_pagination(pagination: Mapping[str, Any] | None, results: Any) -> dict[str, Any] | None:
     """The form has no page without a cursor, so the last page says null, as its own example does."""
     if pagination is None or not pagination["has_more"]:
         return None
     return {
         "cursor": pagination["cursor"],
-        "page_size": pagination.get("page_size"),
+        "page_size": pagination.get("page_size") or len(results) or 1,
         "has_more": True,
         "total_available": pagination.get("total_count"),
     }

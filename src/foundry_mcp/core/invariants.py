@@ -1,6 +1,7 @@
 """What makes an answer response-v2. Each rule says what to change, because its reader is building an answer."""
 
 import re
+from math import isfinite
 from typing import Any, Literal, NoReturn, get_args
 
 from foundry_mcp.core.errors import EFFECTS, ERROR_CODES, ERROR_TYPES
@@ -39,6 +40,8 @@ def check_envelope(success: Any, data: Any, error: Any, meta: Any) -> None:
     if type(meta) is not dict or meta.get("version") != RESPONSE_VERSION:
         refuse(f'meta must be an object with "version": "{RESPONSE_VERSION}"', meta)
     for key, value in meta.items():
+        if type(key) is not str:
+            refuse("the keys of meta must be strings", key)
         check = _META_CHECKS.get(key)
         if check is not None:
             check(value)
@@ -68,18 +71,21 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and value >= 0
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value) and value >= 0
 
 
 _ERROR_FIELDS = {
     "error_code": (_is_code, "SCREAMING_SNAKE_CASE, such as NOT_FOUND"),
-    "error_type": (ERROR_TYPES.__contains__, f"one of {', '.join(ERROR_TYPES)}"),
+    "error_type": (
+        lambda value: isinstance(value, str) and value in ERROR_TYPES,
+        f"one of {', '.join(ERROR_TYPES)}",
+    ),
     "remediation": (lambda value: isinstance(value, str), "a sentence"),
     "details": (lambda value: type(value) is dict, "an object"),
     "retryable": (lambda value: type(value) is bool, "true or false"),
-    "effect": (EFFECTS.__contains__, "none, applied or unknown"),
-    "retry_after_seconds": (_is_seconds, "a number of seconds, 0 or more"),
+    "effect": (lambda value: isinstance(value, str) and value in EFFECTS, "none, applied or unknown"),
+    "retry_after_seconds": (_is_amount, "a number of seconds, 0 or more"),
 }
 
 
@@ -130,11 +136,15 @@ def _check_rate_limit(value: Any) -> None:
     for key in ("limit", "remaining"):
         if not _is_count(value.get(key, 0)):
             refuse(f"meta.rate_limit.{key} must be a whole number, 0 or more", value[key])
+    if not isinstance(value.get("reset_at", ""), (str, int, float)):
+        refuse("meta.rate_limit.reset_at must be a time", value["reset_at"])
 
 
 def _check_telemetry(value: Any) -> None:
-    if type(value) is not dict or not _is_seconds(value.get("duration_ms", 0)):
+    if type(value) is not dict or not _is_amount(value.get("duration_ms", 0)):
         refuse("meta.telemetry must be an object, and its duration_ms a number, 0 or more", value)
+    if type(value.get("cache_hit", False)) is not bool:
+        refuse("meta.telemetry.cache_hit must be true or false", value["cache_hit"])
 
 
 def _check_fidelity(value: Any) -> None:
@@ -156,11 +166,17 @@ def _check_dropped(value: Any) -> None:
 
 
 def _check_hashes(value: Any) -> None:
-    if type(value) is not dict or not all(isinstance(entry, str) for entry in value.values()):
+    if type(value) is not dict or not all(isinstance(entry, str) for pair in value.items() for entry in pair):
         refuse("meta.content_archive_hashes must map archive ids to hashes, both strings", value)
 
 
+def _check_replayed(value: Any) -> None:
+    if type(value) is not bool:
+        refuse("meta.replayed must be true or false", value)
+
+
 _META_CHECKS = {
+    "replayed": _check_replayed,
     "request_id": _check_request_id,
     "warnings": _check_warnings,
     "warning_details": _check_warning_details,

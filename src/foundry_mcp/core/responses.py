@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 from foundry_mcp.core.errors import ERROR_CODES, ERROR_TYPES, Effect, FoundryError
@@ -130,6 +131,10 @@ def error_response(
     effect: Effect | None = None,
 ) -> ToolResponse:
     """A failure. What is not said is taken from the table of the code; `data` is merged into the payload."""
+    if not isinstance(error_code or "", str):
+        refuse("error_code must be a string in SCREAMING_SNAKE_CASE", error_code)
+    if not isinstance(error_type or "", str):
+        refuse(f"error_type must be one of {', '.join(ERROR_TYPES)}", error_type)
     code = error_code or _DEFAULT_CODES.get(error_type or "internal", "INTERNAL_ERROR")
     rule = ERROR_CODES.get(code)
     if error_type is None:
@@ -210,11 +215,11 @@ class _RequestIds:
         os.register_at_fork(after_in_child=self.restart)
 
     def restart(self) -> None:
-        self.last = random.SystemRandom().randrange(self.SPACE)
+        self._start = random.SystemRandom().randrange(self.SPACE)
+        self._steps = count()
 
     def __call__(self) -> str:
-        self.last = (self.last + self.STEP) % self.SPACE
-        return f"req_{self.last:012d}"
+        return f"req_{(self._start + next(self._steps) * self.STEP) % self.SPACE:012d}"
 
 
 new_request_id = _RequestIds()
@@ -243,19 +248,23 @@ def _meta(
     meta: dict[str, Any] = {"version": RESPONSE_VERSION}
     if request_id is not None:
         meta["request_id"] = request_id
-    if warnings or warning_details:
-        said = _listed("warnings", warnings or ())
-        details = [_plain(detail) for detail in _listed("warning_details", warning_details or ())]
-        said += [d["message"] for d in details if "message" in d and d["message"] not in said]
-        meta["warnings"] = said
+    more = dict(_plain(extra)) if extra is not None else {}
+    if warnings or warning_details or more:
+        said = _listed("warnings", warnings, more.pop("warnings", None))
+        details = _listed("warning_details", warning_details, more.pop("warning_details", None))
+        for detail in details:
+            check_warning(detail)
+            if detail["message"] not in said:
+                said.append(detail["message"])
+        if said:
+            meta["warnings"] = said
         if details:
             meta["warning_details"] = details
     if rate_limit is not None:
         meta["rate_limit"] = _plain(rate_limit)
     if telemetry is not None:
         meta["telemetry"] = _plain(telemetry)
-    if extra is not None:
-        meta.update(_plain(extra))
+    meta.update(more)
     return meta
 
 
@@ -269,7 +278,12 @@ def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _listed(name: str, value: Iterable[Any]) -> list[Any]:
-    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        refuse(f"{name} must be a list", value)
-    return list(value)
+def _listed(name: str, *values: Iterable[Any] | None) -> list[Any]:
+    listed: list[Any] = []
+    for value in values:
+        if value is None:
+            continue
+        if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+            refuse(f"{name} must be a list", value)
+        listed.extend(value)
+    return listed

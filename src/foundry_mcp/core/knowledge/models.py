@@ -16,7 +16,7 @@ class ResponseMetadata(BaseModel):
     """Core metadata of every answer."""
 
     operation: Annotated[str, Field(description="Tool operation name")]
-    version: Annotated[str, Field(description="API version")] = "1.0.0"
+    version: Annotated[str, Field(description="API version")]
     timestamp: Annotated[
         str, Field(description="ISO 8601 with timezone", json_schema_extra={"format": "date-time"})
     ]

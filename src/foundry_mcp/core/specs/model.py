@@ -1,0 +1,153 @@
+"""A spec in memory: the JSON document as it stands on disk, and what can be seen in it at a glance.
+
+The document stays the truth: it is kept as it was read, unknown fields and all, and what is derived from it
+(order, leaves, counts) is worked out here on first use.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal
+
+from foundry_mcp.core.errors import not_found
+
+__all__ = ["FOLDERS", "ROOT", "STATUSES", "Folder", "Node", "Spec", "Status", "natural", "now_text"]
+
+Folder = Literal["pending", "active", "completed", "archived"]
+Status = Literal["pending", "in_progress", "completed", "blocked"]
+Node = dict[str, Any]
+
+FOLDERS: tuple[Folder, ...] = ("pending", "active", "completed", "archived")
+STATUSES: tuple[Status, ...] = ("pending", "in_progress", "completed", "blocked")
+CONTAINERS = frozenset({"spec", "phase", "group"})
+TASKS = frozenset({"task", "subtask", "verify"})
+ROOT = "spec-root"
+
+
+class Spec:
+    def __init__(self, document: dict[str, Any], folder: Folder) -> None:
+        self.document = document
+        self.folder = folder
+
+    @property
+    def id(self) -> str:
+        return str(self.document["spec_id"])
+
+    @property
+    def title(self) -> str:
+        return str(self.document.get("title") or self.nodes[ROOT].get("title") or self.id)
+
+    @property
+    def revision(self) -> int:
+        return int(self.document.get("revision", 0))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document.setdefault("metadata", {})
+        return found
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        found: dict[str, Node] = self.document["hierarchy"]
+        return found
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.document.setdefault("journal", [])
+        return found
+
+    def node(self, node_id: str) -> Node:
+        found = self.nodes.get(node_id)
+        if found is None:
+            raise not_found("task", node_id, code="TASK_NOT_FOUND", near=self.nodes, spec_id=self.id)
+        return found
+
+    def children(self, node_id: str) -> list[str]:
+        """The children there are, in natural order; a phase keeps the order it was given."""
+        found = [child for child in self.nodes[node_id].get("children", ()) if child in self.nodes]
+        return found if node_id == ROOT else sorted(found, key=natural)
+
+    def is_leaf(self, node_id: str) -> bool:
+        return is_task(self.nodes[node_id]) and not self.nodes[node_id].get("children")
+
+    def ancestors(self, node_id: str) -> Iterator[str]:
+        """Parent, grandparent and so on; a loop in damaged data ends it."""
+        seen = {node_id}
+        parent = self.nodes[node_id].get("parent")
+        while parent in self.nodes and parent not in seen:
+            yield parent
+            seen.add(parent)
+            parent = self.nodes[parent].get("parent")
+
+    def phase_of(self, node_id: str) -> str | None:
+        return next(
+            (above for above in self.ancestors(node_id) if self.nodes[above].get("type") == "phase"), None
+        )
+
+    def walk(self, start: str = ROOT) -> Iterator[str]:
+        """Every node below `start` and itself, parents first, in the order the work is meant to be done."""
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            node_id = waiting.pop()
+            if node_id in seen:
+                continue
+            seen.add(node_id)
+            yield node_id
+            waiting.extend(reversed(self.children(node_id)))
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        return tuple(self.walk())
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """Everything that is work, in order: tasks, subtasks and verifications."""
+        return tuple(node_id for node_id in self.order if is_task(self.nodes[node_id]))
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        return tuple(node_id for node_id in self.tasks if self.is_leaf(node_id))
+
+    def changed(self) -> None:
+        """Forget what was worked out from the document: it has been written to."""
+        for name in ("order", "tasks", "leaves"):
+            self.__dict__.pop(name, None)
+
+    def progress(self, start: str = ROOT) -> dict[str, int]:
+        """Leaf tasks only, so that a task with subtasks does not count twice."""
+        leaves = (
+            self.leaves
+            if start == ROOT
+            else [node_id for node_id in self.walk(start) if self.is_leaf(node_id)]
+        )
+        done = sum(self.nodes[node_id]["status"] == "completed" for node_id in leaves)
+        return {
+            "completed": done,
+            "total": len(leaves),
+            "percentage": round(100 * done / len(leaves)) if leaves else 0,
+        }
+
+
+def is_task(node: Node) -> bool:
+    return node.get("type") in TASKS
+
+
+def is_container(node: Node) -> bool:
+    return node.get("type") in CONTAINERS
+
+
+_NUMBERS = re.compile(r"(\d+)")
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Sort key in which task-1-2 comes before task-1-10."""
+    parts = _NUMBERS.split(name)
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+
+
+def now_text(after: str | None = None) -> str:
+    """This moment as the files spell it; never before `after`, whatever the clock does."""
+    text = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return max(text, after) if after else text
