@@ -153,13 +153,12 @@ def _estimate(results: Any) -> int:
 
 
 def _knowledge_error(response: ToolResponse) -> dict[str, Any]:
-    """Code and message, then the rest side by side; where names would clash, it stays apart."""
-    own = {"code": response.data.get("error_code", "INTERNAL_ERROR"), "message": response.error}
+    """Code and message, then the rest side by side; what would cover another name stays apart."""
+    error = {"code": response.data.get("error_code", "INTERNAL_ERROR"), "message": response.error}
     rest = {key: value for key, value in response.data.items() if key not in {"error_code", "details"}}
-    details: dict[str, Any] = response.data.get("details", {})
-    if own.keys() & (rest.keys() | details.keys()) or rest.keys() & details.keys():
-        return {**own, "details": {**rest, "details": details}}
-    return {**own, **rest, **details}
+    for name, group in (("data", rest), ("details", response.data.get("details", {}))):
+        error |= {name: group} if error.keys() & group.keys() else group
+    return error
 
 
 def _knowledge_warnings(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
