@@ -73,7 +73,7 @@ def state_folder(workspace: Path) -> Path:
 
 def _is_own(folder: Path) -> bool:
     """A `specs` folder of the file system root or the home folder is nobody's workspace."""
-    return folder.parent != folder and folder != Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises without a home
+    return folder.parent != folder and folder != Path(os.path.expanduser("~"))
 
 
 def _read(path: Path) -> Settings:

@@ -1,0 +1,411 @@
+"""Specs on disk: `specs/{pending,active,completed,archived}/<spec_id>.json`, one file each.
+
+Reading takes no lock: a file is replaced, never rewritten, so it is the old one or the new one. Writing
+takes the spec's lock, reads anew, changes, keeps the old file for the history, and puts the new one in its
+place. What was read is cached by stat, and a stat younger than the clock's grain is not trusted.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.json import decode, encode
+from msgspec.json import format as indent
+
+from foundry_mcp.core.disk import disk, disk_error, open_folder, read_file, replace_file
+from foundry_mcp.core.errors import FoundryError, InternalError, conflict, not_found, unavailable
+from foundry_mcp.core.locks import locked
+from foundry_mcp.core.settings import state_folder
+from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, natural, now_text
+
+__all__ = ["Place", "SpecStore", "Written"]
+
+LOCK_SECONDS = 10.0
+KEPT_REVISIONS = 200
+CACHED_SPECS = 64
+GRAIN_SECONDS = 0.05
+"""A file changed less than this long before it was looked at may change again without its stat showing it."""
+
+PRECEDENCE: tuple[Folder, ...] = ("active", "pending", "completed", "archived")
+"""Which one is read when the same id wrongly lies in several folders."""
+
+Result = TypeVar("Result")
+Stamp = tuple[int, int, int]
+
+
+class Place(NamedTuple):
+    """Where a spec lies; `others` are further folders that wrongly hold the same id."""
+
+    folder: Folder
+    others: tuple[Folder, ...] = ()
+
+
+class Written(NamedTuple):
+    before: Spec
+    after: Spec
+    result: Any
+    applied: bool
+
+
+class _Seen(NamedTuple):
+    """Something read from disk, and the stat it had; what had just changed then is not trusted later."""
+
+    stamp: Stamp
+    what: Any
+    settled: bool
+
+    def is_still(self, stamp: Stamp) -> bool:
+        return self.settled and self.stamp == stamp
+
+
+class SpecStore:
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+        self.root = workspace / "specs"
+        self._listings: dict[Folder, _Seen] = {}
+        self._specs: dict[tuple[Folder, str], _Seen] = {}
+
+    # Reading
+
+    def names(self, folder: Folder) -> list[str]:
+        """The ids in a folder, in natural order. Asking again costs one stat as long as nobody wrote there."""
+        try:
+            with self._folder(folder) as descriptor:
+                stamp = _stamp(os.fstat(descriptor))
+                known = self._listings.get(folder)
+                if known is not None and known.is_still(stamp):
+                    names: list[str] = known.what
+                    return names
+                found = [
+                    name[:-5] for name in os.listdir(descriptor) if name.endswith(".json") and name[0] != "."
+                ]
+        except FileNotFoundError:
+            return []
+        found.sort(key=natural)
+        self._listings[folder] = _Seen(stamp, found, _settled(stamp))
+        return found
+
+    def find(self, spec_id: str) -> Place:
+        """The folder of a spec; SPEC_NOT_FOUND with the nearest ids otherwise."""
+        found: list[Folder] = []
+        try:
+            with open_folder(self.root) as top:
+                # A folder that is a link is followed here and refused when the file is opened.
+                found += [folder for folder in PRECEDENCE if _exists(f"{folder}/{spec_id}.json", top)]
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise disk_error(error, "specs") from error
+        if not found:
+            everything = [name for _, name in self.all()]
+            raise not_found("spec", spec_id, code="SPEC_NOT_FOUND", near=everything, spec_id=spec_id)
+        return Place(found[0], tuple(found[1:]))
+
+    def read(self, spec_id: str, folder: Folder | None = None) -> Spec:
+        """A spec as it is on disk now. It is shared with other readers: change it only in `write`."""
+        place = folder or self.find(spec_id).folder
+        name = f"{spec_id}.json"
+        try:
+            with self._folder(place) as descriptor:
+                stamp = _stamp(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+                known = self._specs.get((place, spec_id))
+                if known is not None and known.is_still(stamp):
+                    spec: Spec = known.what
+                    return spec
+                content, stat = read_file(descriptor, name)
+        except FileNotFoundError:
+            raise not_found("spec", spec_id, code="SPEC_NOT_FOUND", spec_id=spec_id) from None
+        except OSError as error:
+            raise disk_error(error, f"specs/{place}/{name}") from error
+        spec = parse(content, spec_id, place)
+        self._remember(spec, _stamp(stat), settled=_settled(_stamp(stat)))
+        return spec
+
+    def all(self, folders: tuple[Folder, ...] = FOLDERS) -> Iterator[tuple[Folder, str]]:
+        for folder in folders:
+            for name in self.names(folder):
+                yield folder, name
+
+    # Writing
+
+    def create(self, document: dict[str, Any], folder: Folder = "pending", *, dry_run: bool = False) -> Spec:
+        """Put a new spec on disk; an id that is taken in any folder is ALREADY_EXISTS."""
+        spec_id = document["spec_id"]
+        with self._locked(spec_id):
+            self._refuse_taken(spec_id)
+            document["revision"] = 1
+            document["last_updated"] = now_text()
+            spec = Spec(document, folder)
+            if not dry_run:
+                self._put(spec)
+            return spec
+
+    def write(
+        self,
+        spec_id: str,
+        change: Callable[[Spec], Result],
+        *,
+        expected_revision: int | None = None,
+        dry_run: bool = False,
+    ) -> Written:
+        """Apply `change` to the spec as it is on disk, alone. What `change` raises leaves everything as it was."""
+        with self._locked(spec_id):
+            return self._write_locked(spec_id, change, expected_revision, dry_run=dry_run)
+
+    def move(
+        self,
+        spec_id: str,
+        to: Folder,
+        change: Callable[[Spec], Result],
+        *,
+        expected_revision: int | None = None,
+        dry_run: bool = False,
+    ) -> Written:
+        """Apply `change`, then move the file to another folder in one step: it is never in both, never in none."""
+        with self._locked(spec_id):
+            written = self._write_locked(spec_id, change, expected_revision, dry_run=dry_run)
+            if not dry_run and written.before.folder != to:
+                name = f"{spec_id}.json"
+                try:
+                    with (
+                        self._folder(written.before.folder) as source,
+                        self._folder(to, create=True) as target,
+                    ):
+                        disk.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+                        disk.fsync(target)
+                        disk.fsync(source)
+                except OSError as error:
+                    raise disk_error(error, f"specs/{to}/{name}", effect="unknown") from error
+                self._specs.pop((written.before.folder, spec_id), None)
+            written.after.folder = to
+            return written
+
+    # History
+
+    def revisions(self, spec_id: str) -> list[int]:
+        """The kept revisions before the present one, oldest first."""
+        try:
+            with self._history(spec_id) as descriptor:
+                names = os.listdir(descriptor)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+
+    def revision(self, spec_id: str, number: int) -> Spec:
+        """A spec as it was at a revision, the present one included."""
+        present = self.read(spec_id)
+        return present if number == present.revision else self._kept(spec_id, number, present.folder)
+
+    def roll_back(
+        self, spec_id: str, number: int, *, expected_revision: int | None = None, dry_run: bool = False
+    ) -> Written:
+        """Put a kept revision back as a new one; the present file is kept too, also when it is damaged."""
+        with self._locked(spec_id):
+            folder = self.find(spec_id).folder
+            try:
+                before = self.read(spec_id, folder)
+                _expect(before, expected_revision)
+            except InternalError:
+                before = None
+            after = Spec(deepcopy(self._kept(spec_id, number, folder).document), folder)
+            last = max([before.revision if before else 0, *self.revisions(spec_id)])
+            after.document["revision"] = last + 1
+            after.document["last_updated"] = now_text(before.document.get("last_updated") if before else None)
+            if not dry_run:
+                self._keep(spec_id, folder, str(before.revision) if before else f"damaged-{last + 1}")
+                self._put(after)
+            return Written(before or after, after, None, applied=not dry_run)
+
+    # Detail
+
+    def _write_locked(
+        self, spec_id: str, change: Callable[[Spec], Result], expected_revision: int | None, *, dry_run: bool
+    ) -> Written:
+        place = self.find(spec_id)
+        if place.others:
+            raise conflict(
+                f"{spec_id} lies in more than one folder",
+                remediation="Compare the files and keep one of them; nothing is written until then.",
+                spec_id=spec_id,
+                folders=[place.folder, *place.others],
+            )
+        before = self.read(spec_id, place.folder)
+        _expect(before, expected_revision)
+        after = Spec(decode(encode(before.document)), place.folder)
+        result = change(after)
+        if after.document == before.document:
+            return Written(before, before, result, applied=False)
+        after.changed()
+        after.document["revision"] = before.revision + 1
+        after.document["last_updated"] = now_text(before.document.get("last_updated"))
+        if not dry_run:
+            self._keep(spec_id, place.folder, str(before.revision))
+            self._put(after)
+        return Written(before, after, result, applied=not dry_run)
+
+    @contextmanager
+    def _folder(self, folder: Folder, *, create: bool = False) -> Iterator[int]:
+        if create:
+            self.root.mkdir(exist_ok=True)
+        with open_folder(self.root) as top, open_folder(folder, top, create=create) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def _history(self, spec_id: str, *, create: bool = False) -> Iterator[int]:
+        folder = self.workspace / ".foundry" / "history"
+        if create:
+            (state_folder(self.workspace) / "history").mkdir(exist_ok=True)
+        with open_folder(folder) as top, open_folder(spec_id, top, create=create) as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def _locked(self, spec_id: str) -> Iterator[None]:
+        try:
+            folder = state_folder(self.workspace) / "locks"
+            folder.mkdir(exist_ok=True)
+            lock = locked(folder / f"{spec_id}.lock", timeout=LOCK_SECONDS)
+            with lock as held:
+                if not held:
+                    raise unavailable(f"{spec_id} is being written by somebody else", retry_after_seconds=1)
+                yield
+        except OSError as error:
+            raise disk_error(error, f"specs/{spec_id}.json") from error
+
+    def _refuse_taken(self, spec_id: str) -> None:
+        try:
+            place = self.find(spec_id)
+        except FoundryError as error:
+            if error.code == "SPEC_NOT_FOUND":
+                return
+            raise
+        raise conflict(
+            f"A spec with this id already exists: {spec_id}",
+            code="ALREADY_EXISTS",
+            spec_id=spec_id,
+            folder=place.folder,
+        )
+
+    def _kept(self, spec_id: str, number: int, folder: Folder) -> Spec:
+        try:
+            with self._history(spec_id) as descriptor:
+                content, _ = read_file(descriptor, f"{number}.json")
+        except FileNotFoundError:
+            raise not_found("revision", str(number), spec_id=spec_id, kept=self.revisions(spec_id)) from None
+        return parse(content, spec_id, folder)
+
+    def _put(self, spec: Spec) -> None:
+        name = f"{spec.id}.json"
+        content = indent(encode(spec.document), indent=2) + b"\n"
+        try:
+            with self._folder(spec.folder, create=True) as descriptor:
+                stat = replace_file(descriptor, name, content)
+        except OSError as error:
+            raise disk_error(error, f"specs/{spec.folder}/{name}") from error
+        # A file that we have just put there has a number of its own, so its stat cannot be mistaken.
+        self._remember(spec, _stamp(stat), settled=True)
+
+    def _keep(self, spec_id: str, folder: Folder, label: str) -> None:
+        """Give the present file a second name in the history: it stays there when the new one takes its place."""
+        name, kept = f"{spec_id}.json", f"{label}.json"
+        with self._history(spec_id, create=True) as history, self._folder(folder) as source:
+            with suppress(FileNotFoundError):  # left by a write that was cut short after this step
+                disk.unlink(kept, dir_fd=history)
+            try:
+                disk.link(name, kept, src_dir_fd=source, dst_dir_fd=history, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV}:
+                    raise
+                replace_file(history, kept, read_file(source, name)[0])  # a file system without links
+            for old in self.revisions(spec_id)[:-KEPT_REVISIONS]:
+                disk.unlink(f"{old}.json", dir_fd=history)
+
+    def _remember(self, spec: Spec, stamp: Stamp, *, settled: bool) -> None:
+        while len(self._specs) >= CACHED_SPECS:
+            self._specs.pop(next(iter(self._specs)), None)
+        self._specs[spec.folder, spec.id] = _Seen(stamp, spec, settled)
+
+
+def parse(content: bytes, spec_id: str, folder: Folder) -> Spec:
+    """A spec, or SPEC_CORRUPTED that says what is wrong with the file and how to get it back."""
+    try:
+        document = decode(content)
+        problem = _problem(document, spec_id)
+    except (msgspec.DecodeError, RecursionError) as error:
+        conflicted = content.startswith((b"<<<<<<< ", b"=======", b">>>>>>> ")) or b"\n<<<<<<< " in content
+        problem = (
+            "it holds the marks of a merge conflict"
+            if conflicted
+            else "it is empty"
+            if not content.strip()
+            else str(error)
+        )
+    if problem:
+        raise InternalError(
+            f"specs/{folder}/{spec_id}.json is not a spec: {problem}",
+            code="SPEC_CORRUPTED",
+            remediation=(
+                f'Restore it from version control, or put back a kept revision with spec(action="rollback", '
+                f'spec_id="{spec_id}"). The file is left as it is until then.'
+            ),
+            details={"file": f"specs/{folder}/{spec_id}.json", "problem": problem},
+            effect="none",
+        )
+    return Spec(document, folder)
+
+
+def _problem(document: Any, spec_id: str) -> str | None:
+    """What keeps a document from being worked with at all; lesser faults are for `validate`."""
+    if not isinstance(document, dict):
+        return "it is not an object"
+    hierarchy = document.get("hierarchy")
+    if not isinstance(hierarchy, dict) or not isinstance(hierarchy.get(ROOT), dict):
+        return f"it has no hierarchy with a {ROOT}"
+    if document.get("spec_id") != spec_id:
+        return f"its spec_id is {document.get('spec_id')!r}, not its file name"
+    for node_id, node in hierarchy.items():
+        if (
+            not isinstance(node, dict)
+            or not isinstance(node.get("status"), str)
+            or not isinstance(node.get("type"), str)
+        ):
+            return f"{node_id} is not a node with a type and a status"
+        if not isinstance(node.get("children", []), list) or not isinstance(node.get("metadata", {}), dict):
+            return f"{node_id} has children or metadata of the wrong kind"
+    if not isinstance(document.get("journal", []), list) or not isinstance(
+        document.get("metadata", {}), dict
+    ):
+        return "its journal or metadata is of the wrong kind"
+    return None
+
+
+def _expect(spec: Spec, revision: int | None) -> None:
+    if revision is not None and revision != spec.revision:
+        raise conflict(
+            f"{spec.id} is at revision {spec.revision}, not {revision}",
+            code="VERSION_CONFLICT",
+            spec_id=spec.id,
+            expected_revision=revision,
+            revision=spec.revision,
+        )
+
+
+def _exists(name: str, within: int) -> bool:
+    try:
+        os.stat(name, dir_fd=within, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _stamp(stat: os.stat_result) -> Stamp:
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _settled(stamp: Stamp) -> bool:
+    return time.time() - stamp[0] / 1e9 > GRAIN_SECONDS
