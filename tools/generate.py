@@ -75,34 +75,21 @@ def _operation(declared: Operation) -> Iterator[str]:
         for name, entry in properties.items():
             default = entry.get("default")
             shown = f"`{json.dumps(default)}`" if name not in required and default is not None else ""
-            yield f"| `{name}` | {_kind(entry)} | {'yes' if name in required else 'no'} | {shown} | {_described(entry)} |"
+            yield f"| `{name}` | {_kind(entry)} | {'yes' if name in required else 'no'} | {shown} | {entry.get('description', '')} |"
         yield ""
 
 
-def _options(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    return [option for option in entry.get("anyOf", [entry]) if option.get("type") != "null"]
-
-
 def _kind(entry: dict[str, Any]) -> str:
-    kinds = []
-    for option in _options(entry):
-        if "enum" in option:
-            kinds.append(", ".join(f"`{value}`" for value in option["enum"]))
-            continue
-        limits = [
-            f"{key} {option[key]}"
-            for key in ("minLength", "maxLength", "minimum", "maximum", "pattern")
-            if key in option
-        ]
-        kinds.append(
-            " ".join([str(option.get("type", "any")), *([f"({', '.join(limits)})"] if limits else [])])
-        )
-    return " or ".join(kinds).replace("|", "\\|")
-
-
-def _described(entry: dict[str, Any]) -> str:
-    found = [entry.get("description"), *(option.get("description") for option in _options(entry))]
-    return next((text for text in found if text), "")
+    if "enum" in entry:
+        return ", ".join(f"`{value}`" for value in entry["enum"])
+    limits = [
+        f"{key} {entry[key]}"
+        for key in ("minLength", "maxLength", "minimum", "maximum", "pattern")
+        if key in entry
+    ]
+    return " ".join([str(entry.get("type", "any")), *([f"({', '.join(limits)})"] if limits else [])]).replace(
+        "|", "\\|"
+    )
 
 
 if __name__ == "__main__":

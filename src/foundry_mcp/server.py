@@ -235,7 +235,9 @@ def _input_schema(operations: Sequence[Operation]) -> dict[str, Any]:
     properties: dict[str, Any] = {"action": {"enum": actions}} if actions else {}
     for declared in operations:
         for name, entry in declared.schema["properties"].items():
-            if properties.setdefault(name, entry) != entry:
+            # What a parameter is stays the same throughout a tool; what happens without it may differ by action.
+            meant = {key: value for key, value in entry.items() if key != "default"}
+            if properties.setdefault(name, meant) != meant:
                 raise ValueError(
                     f"{declared.name} declares '{name}' otherwise than another action of its tool"
                 )

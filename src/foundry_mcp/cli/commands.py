@@ -122,24 +122,23 @@ class Leaf(click.Command):
         required = schema.get("required", ())
         built: list[click.Parameter] = []
         for name, entry in schema["properties"].items():
-            kind = _flattened(entry)
             if name in self.declared.positional:
                 built.append(
                     click.Argument(
-                        [name], type=Text(kind), required=False, metavar=_spelled(name, name in required)
+                        [name], type=Text(entry), required=False, metavar=_spelled(name, name in required)
                     )
                 )
-            elif kind.get("type") == "boolean":
+            elif entry.get("type") == "boolean":
                 dashed = name.replace("_", "-")
                 built.append(
                     click.Option([f"--{dashed}/--no-{dashed}", name], default=None, help=_help(entry))
                 )
             else:
                 dashed = f"--{name.replace('_', '-')}"
-                several = kind.get("type") == "array"
+                several = entry.get("type") == "array"
                 built.append(
                     click.Option(
-                        [dashed, name], type=Text(kind), multiple=several, default=None, help=_help(entry)
+                        [dashed, name], type=Text(entry), multiple=several, default=None, help=_help(entry)
                     )
                 )
         return built
@@ -283,17 +282,10 @@ def _usage(error: click.UsageError) -> FoundryError:
     return validation("command", "usage", error.format_message(), remediation="See --help for the usage.")
 
 
-def _flattened(entry: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter without the null that makes it optional."""
-    options = [option for option in entry.get("anyOf", ()) if option.get("type") != "null"]
-    return {**options[0], **{k: v for k, v in entry.items() if k != "anyOf"}} if options else entry
-
-
 def _help(entry: dict[str, Any]) -> str:
-    flat = _flattened(entry)
     default = entry.get("default")
     shown = f" [default: {default}]" if default not in (None, False, "", {}, []) else ""
-    return f"{flat.get('description', '')}{shown}"
+    return f"{entry.get('description', '')}{shown}"
 
 
 def _spelled(name: str, required: bool) -> str:

@@ -53,6 +53,8 @@ WARNING_CODES: Mapping[str, WarningRule] = {
     "RATE_LIMIT_APPROACHING": WarningRule("warning", "The rate limit is near", "Slow down, or batch requests."),
     "FALLBACK_USED": WarningRule("info", "The primary source was unavailable and another was used", "Check the primary source if the quality matters."),
     "TASK_BLOCKED": WarningRule("warning", "The work is blocked and cannot proceed", "Look at what it waits for."),
+    "DUPLICATE_SPEC": WarningRule("warning", "The same spec id lies in more than one folder", "Compare the files and keep one of them."),
+    "SPEC_UNREADABLE": WarningRule("warning", "A spec file could not be read", "Look at its problem, and restore it."),
     "UNKNOWN_FLAG": WarningRule("warning", "A feature flag was set that does not exist", "Remove it, or correct its name."),
     "TOKEN_LIMIT_WARNING": WarningRule("warning", "The answer is near the token limit", "Use metadata mode or reduce page_size"),
     "TOKEN_LIMIT_EXCEEDED": WarningRule("error", "The token limit was exceeded", "Use ids_only mode"),

@@ -32,6 +32,7 @@ from foundry_mcp.core.flags import Flags
 from foundry_mcp.core.metrics import Metrics
 from foundry_mcp.core.responses import warning
 from foundry_mcp.core.settings import Settings
+from foundry_mcp.core.specs.store import SpecStore
 from foundry_mcp.operations.parameters import IdempotencyKey
 
 __all__ = [
@@ -58,7 +59,7 @@ class Session:
     """False on transports without a connection, where a client states its contract with each request."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Surroundings:
     """What every call of a process shares."""
 
@@ -68,6 +69,10 @@ class Surroundings:
     registry: "Registry"
     metrics: Metrics = field(default_factory=Metrics)
     started: float = field(default_factory=time.monotonic)
+
+    @cached_property
+    def specs(self) -> SpecStore:
+        return SpecStore(self.workspace)
 
     @property
     def default_contract(self) -> Contract:
@@ -144,6 +149,7 @@ class Operation:
         (_,), definitions = msgspec.json.schema_components([self.parameters], ref_template="#/$defs/{name}")
         schema: dict[str, Any] = definitions[self.parameters.__name__]
         del schema["title"]
+        schema["properties"] = {name: _present(entry) for name, entry in schema["properties"].items()}
         return schema
 
     @cached_property
@@ -194,6 +200,17 @@ class Operation:
             allowed=allowed,
             **({"nearest": guess[0]} if guess else {}),
         )
+
+
+def _present(entry: dict[str, Any]) -> dict[str, Any]:
+    """A parameter's schema when it is there: that it may be left out needs no null beside it."""
+    options = [option for option in entry.get("anyOf", ()) if option != {"type": "null"}]
+    rest = {
+        key: value for key, value in entry.items() if key != "anyOf" and (key, value) != ("default", None)
+    }
+    return (
+        {**options[0], **rest} if len(options) == 1 else {**rest, **({"anyOf": options} if options else {})}
+    )
 
 
 # How msgspec words a broken limit, what JSON Schema calls that limit, and what our answers call it.

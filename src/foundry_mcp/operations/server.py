@@ -184,13 +184,5 @@ def _describe(declared: Operation) -> dict[str, Any]:
 
 def _brief(entry: dict[str, Any]) -> str:
     """A parameter in one line, for a person or an agent who wants the gist."""
-    kinds = [str(option.get("type", "any")) for option in entry.get("anyOf", [entry])]
-    kind = (
-        " | ".join(map(str, entry["enum"]))
-        if "enum" in entry
-        else " | ".join(k for k in kinds if k != "null")
-    )
-    description = entry.get("description") or next(
-        (o["description"] for o in entry.get("anyOf", ()) if "description" in o), ""
-    )
-    return f"{kind}: {description}" if description else kind
+    kind = " | ".join(map(str, entry["enum"])) if "enum" in entry else str(entry.get("type", "any"))
+    return f"{kind}: {entry['description']}" if "description" in entry else kind

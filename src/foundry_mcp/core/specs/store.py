@@ -8,10 +8,11 @@ place. What was read is cached by stat, and a stat younger than the clock's grai
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -22,13 +23,15 @@ from foundry_mcp.core.disk import disk, disk_error, open_folder, read_file, repl
 from foundry_mcp.core.errors import FoundryError, InternalError, conflict, not_found, unavailable
 from foundry_mcp.core.locks import locked
 from foundry_mcp.core.settings import state_folder
+from foundry_mcp.core.specs.journal import note
 from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, natural, now_text
 
-__all__ = ["Place", "SpecStore", "Written"]
+__all__ = ["Entry", "Place", "SpecStore", "Written"]
 
 LOCK_SECONDS = 10.0
 KEPT_REVISIONS = 200
 CACHED_SPECS = 64
+CACHED_SUMMARIES = 20_000
 GRAIN_SECONDS = 0.05
 """A file changed less than this long before it was looked at may change again without its stat showing it."""
 
@@ -46,11 +49,21 @@ class Place(NamedTuple):
     others: tuple[Folder, ...] = ()
 
 
+class Entry(NamedTuple):
+    """A line of the index."""
+
+    spec_id: str
+    folder: Folder
+
+    def rank(self) -> tuple[Any, ...]:
+        return natural(self.spec_id), self.folder
+
+
 class Written(NamedTuple):
     before: Spec
     after: Spec
     result: Any
-    applied: bool
+    dry_run: bool
 
 
 class _Seen(NamedTuple):
@@ -69,7 +82,10 @@ class SpecStore:
         self.workspace = workspace
         self.root = workspace / "specs"
         self._listings: dict[Folder, _Seen] = {}
+        self._indexes: dict[tuple[Folder, ...], tuple[list[list[str]], list[Entry]]] = {}
         self._specs: dict[tuple[Folder, str], _Seen] = {}
+        self._summaries: dict[Entry, _Seen] = {}
+        self._guard = Lock()
 
     # Reading
 
@@ -103,7 +119,7 @@ class SpecStore:
         except OSError as error:
             raise disk_error(error, "specs") from error
         if not found:
-            everything = [name for _, name in self.all()]
+            everything = [entry.spec_id for entry in self.index()]
             raise not_found("spec", spec_id, code="SPEC_NOT_FOUND", near=everything, spec_id=spec_id)
         return Place(found[0], tuple(found[1:]))
 
@@ -127,10 +143,47 @@ class SpecStore:
         self._remember(spec, _stamp(stat), settled=_settled(_stamp(stat)))
         return spec
 
-    def all(self, folders: tuple[Folder, ...] = FOLDERS) -> Iterator[tuple[Folder, str]]:
-        for folder in folders:
-            for name in self.names(folder):
-                yield folder, name
+    def index(self, folders: tuple[Folder, ...] = FOLDERS) -> list[Entry]:
+        """Every spec of these folders in natural order. Asking again costs a stat for each folder."""
+        names = [self.names(folder) for folder in folders]
+        known = self._indexes.get(folders)
+        if known is not None and all(old is new for old, new in zip(known[0], names, strict=True)):
+            return known[1]
+        entries = [
+            Entry(name, folder) for folder, found in zip(folders, names, strict=True) for name in found
+        ]
+        entries.sort(key=Entry.rank)
+        self._indexes[folders] = (names, entries)
+        return entries
+
+    def summaries(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+        """The gist of each spec; one that cannot be read says so and leaves the others alone."""
+        rows: dict[Entry, dict[str, Any]] = {}
+        for folder in {entry.folder for entry in entries}:
+            with suppress(FileNotFoundError), self._folder(folder) as descriptor:
+                for entry in entries:
+                    if entry.folder == folder:
+                        rows[entry] = self._summary(entry, descriptor)
+        return [rows[entry] for entry in entries if entry in rows]
+
+    def _summary(self, entry: Entry, folder: int) -> dict[str, Any]:
+        try:
+            stamp = _stamp(os.stat(f"{entry.spec_id}.json", dir_fd=folder, follow_symlinks=False))
+            known = self._summaries.get(entry)
+            if known is not None and known.is_still(stamp):
+                row: dict[str, Any] = known.what
+                return row
+            content, stat = read_file(folder, f"{entry.spec_id}.json")
+            row = summarize(parse(content, entry.spec_id, entry.folder))
+        except FoundryError as failure:
+            return _unreadable(entry, failure.message)
+        except OSError as error:
+            return _unreadable(entry, disk_error(error, f"specs/{entry.folder}/{entry.spec_id}.json").message)
+        with self._guard:
+            while len(self._summaries) >= CACHED_SUMMARIES:
+                self._summaries.pop(next(iter(self._summaries)))
+            self._summaries[entry] = _Seen(_stamp(stat), row, _settled(_stamp(stat)))
+        return row
 
     # Writing
 
@@ -214,13 +267,16 @@ class SpecStore:
             except InternalError:
                 before = None
             after = Spec(deepcopy(self._kept(spec_id, number, folder).document), folder)
+            if before is not None:
+                after.document["journal"] = deepcopy(before.journal)  # what happened since has still happened
+            note(after, "note", f"Rolled back to revision {number}")
             last = max([before.revision if before else 0, *self.revisions(spec_id)])
             after.document["revision"] = last + 1
             after.document["last_updated"] = now_text(before.document.get("last_updated") if before else None)
             if not dry_run:
                 self._keep(spec_id, folder, str(before.revision) if before else f"damaged-{last + 1}")
                 self._put(after)
-            return Written(before or after, after, None, applied=not dry_run)
+            return Written(before or after, after, None, dry_run)
 
     # Detail
 
@@ -240,14 +296,14 @@ class SpecStore:
         after = Spec(decode(encode(before.document)), place.folder)
         result = change(after)
         if after.document == before.document:
-            return Written(before, before, result, applied=False)
+            return Written(before, before, result, dry_run)
         after.changed()
         after.document["revision"] = before.revision + 1
         after.document["last_updated"] = now_text(before.document.get("last_updated"))
         if not dry_run:
             self._keep(spec_id, place.folder, str(before.revision))
             self._put(after)
-        return Written(before, after, result, applied=not dry_run)
+        return Written(before, after, result, dry_run)
 
     @contextmanager
     def _folder(self, folder: Folder, *, create: bool = False) -> Iterator[int]:
@@ -326,9 +382,10 @@ class SpecStore:
                 disk.unlink(f"{old}.json", dir_fd=history)
 
     def _remember(self, spec: Spec, stamp: Stamp, *, settled: bool) -> None:
-        while len(self._specs) >= CACHED_SPECS:
-            self._specs.pop(next(iter(self._specs)), None)
-        self._specs[spec.folder, spec.id] = _Seen(stamp, spec, settled)
+        with self._guard:
+            while len(self._specs) >= CACHED_SPECS:
+                self._specs.pop(next(iter(self._specs)))
+            self._specs[spec.folder, spec.id] = _Seen(stamp, spec, settled)
 
 
 def parse(content: bytes, spec_id: str, folder: Folder) -> Spec:
@@ -357,6 +414,35 @@ def parse(content: bytes, spec_id: str, folder: Folder) -> Spec:
             effect="none",
         )
     return Spec(document, folder)
+
+
+def summarize(spec: Spec) -> dict[str, Any]:
+    """A spec in one row."""
+    progress = spec.progress()
+    done, total = progress["completed"], progress["total"]
+    row = {
+        "id": spec.id,
+        "spec_id": spec.id,
+        "title": spec.title,
+        "status": spec.folder,
+        "progress": round(done / total, 2) if total else 0.0,
+        "completed_tasks": done,
+        "total_tasks": total,
+        "last_updated": spec.document.get("last_updated"),
+        "revision": spec.revision,
+    }
+    tags = spec.metadata.get("tags")
+    return {**row, "tags": tags} if isinstance(tags, list) and tags else row
+
+
+def _unreadable(entry: Entry, problem: str) -> dict[str, Any]:
+    return {
+        "id": entry.spec_id,
+        "spec_id": entry.spec_id,
+        "title": None,
+        "status": entry.folder,
+        "problem": problem,
+    }
 
 
 def _problem(document: Any, spec_id: str) -> str | None:
