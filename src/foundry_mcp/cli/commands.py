@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from foundry_mcp import __version__
+from foundry_mcp.cli.terminal import TERMINAL, watch
 from foundry_mcp.core.contracts import CONTRACT_NAMES
 from foundry_mcp.core.errors import FoundryError, missing, nearest, validation
 from foundry_mcp.core.flags import Flags
@@ -67,9 +68,11 @@ class Branch(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         path = (*self.path, cmd_name)
-        below = [declared for declared in REGISTRY if tuple(declared.cli.split()[: len(path)]) == path]
+        if path in EXTRAS:
+            return EXTRAS[path]()
+        below = [declared for declared in _operations() if tuple(declared.cli.split()[: len(path)]) == path]
         if not below:
-            return _completion() if path == ("completion",) else None
+            return None
         if len(below) == 1 and tuple(below[0].cli.split()) == path:
             return Leaf(below[0])
         about = f"{cmd_name.capitalize()}: {', '.join(d.cli.split()[len(path)] for d in below)}."
@@ -159,7 +162,7 @@ class Leaf(click.Command):
             contract=common.get("contract"),
             from_text=True,
         )
-        runtime = _runtime(common)
+        runtime = _runtime(common, self.declared)
         timeout = common.get("timeout")
         outcome = runtime.call(request) if timeout is None else runtime.call_within(request, timeout)
         return _emit(
@@ -225,11 +228,18 @@ def _merged(ctx: click.Context) -> dict[str, Any]:
     return chosen
 
 
-def _runtime(common: dict[str, Any]) -> Runtime:
-    workspace = find_workspace(common.get("workspace"), os.environ)
+def _operations() -> Iterator[Operation]:
+    yield from REGISTRY
+    yield from TERMINAL
+
+
+def _runtime(common: dict[str, Any], declared: Operation) -> Runtime:
+    ours = declared.tool in TERMINAL.tools
+    # A workspace is made where one stands; everything else looks for the one there is.
+    workspace = find_workspace(common.get("workspace") or ("." if ours else None), os.environ)
     settings, flags = load_settings(workspace, os.environ, flags=common.get("flag", ()))
     # A process that makes one call has no rate to limit.
-    return Runtime(Surroundings(workspace, settings, flags, REGISTRY), log=_log)
+    return Runtime(Surroundings(workspace, settings, flags, TERMINAL if ours else REGISTRY), log=_log)
 
 
 def _log(message: str, fields: dict[str, Any], error: BaseException | None = None) -> None:
@@ -292,6 +302,38 @@ def _spelled(name: str, required: bool) -> str:
     return name.upper() if required else f"[{name.upper()}]"
 
 
+def _watch() -> click.Command:
+    def show(spec_id: str | None, **_: Any) -> int:
+        if not sys.stdout.isatty():
+            raise validation(
+                "command", "terminal", "specs watch needs a terminal", remediation="Use specs list --json."
+            )
+        from foundry_mcp.cli.views import VIEWS  # noqa: PLC0415 - rich, only when a person is looking
+
+        declared = REGISTRY.find("spec", "get" if spec_id else "list")
+        common = _merged(click.get_current_context())
+        runtime = _runtime(common, declared)
+        arguments = {
+            "action": declared.action,
+            **({"spec_id": spec_id, "view": "outline"} if spec_id else {}),
+        }
+
+        def draw() -> Any:
+            response = runtime.call(Request("spec", arguments, Session(client=PROGRAM))).response
+            return VIEWS[declared.name](response.data) if response.success else response.error
+
+        watch(runtime.surroundings.specs, draw)
+        return EXIT_OK
+
+    return click.Command(
+        "watch",
+        callback=show,
+        params=[click.Argument(["spec_id"], required=False, metavar="[SPEC_ID]"), *_common()],
+        help="Show the specs, or one as a tree, and redraw as files change.",
+        epilog=f"Example: {PROGRAM} specs watch my-spec",
+    )
+
+
 def _completion() -> click.Command:
     def show(shell: str) -> NoReturn:
         from click.shell_completion import get_completion_class  # noqa: PLC0415 - only who sets it up needs it
@@ -309,3 +351,10 @@ def _completion() -> click.Command:
         help="Print the completion script of a shell.",
         epilog=f'Example: eval "$({PROGRAM} completion bash)"',
     )
+
+
+EXTRAS: dict[tuple[str, ...], Callable[[], click.Command]] = {
+    ("completion",): _completion,
+    ("specs", "watch"): _watch,
+}
+"""The commands that are no operations, because they answer in no envelope."""

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from foundry_mcp.cli.views import VIEWS
 from foundry_mcp.core.contracts import encode
 from foundry_mcp.core.responses import ToolResponse
 from foundry_mcp.operations.declaration import Operation
@@ -20,7 +21,8 @@ __all__ = ["show"]
 def show(response: ToolResponse, operation: Operation | None = None) -> None:
     console = Console(stderr=not response.success, highlight=False)
     if response.success:
-        console.print(Group(*_payload(response.data)))
+        view = VIEWS.get(operation.name) if operation else None
+        console.print(view(response.data) if view else Group(*_payload(response.data)))
         _show_paging(console, response.meta.get("pagination"), operation)
     else:
         console.print(_failure(response))
