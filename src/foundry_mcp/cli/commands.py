@@ -60,13 +60,12 @@ class Branch(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         depth = len(self.path)
-        spellings = [declared.cli.split() for declared in REGISTRY]
-        names = [
-            words[depth] for words in spellings if tuple(words[:depth]) == self.path and len(words) > depth
-        ]
-        return sorted({*names, *(() if self.path else ("completion",))})
+        spellings = [*(tuple(declared.cli.split()) for declared in _operations()), *EXTRAS]
+        return sorted(
+            {words[depth] for words in spellings if words[:depth] == self.path and len(words) > depth}
+        )
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         path = (*self.path, cmd_name)
         if path in EXTRAS:
             return EXTRAS[path]()
@@ -75,7 +74,7 @@ class Branch(click.Group):
             return None
         if len(below) == 1 and tuple(below[0].cli.split()) == path:
             return Leaf(below[0])
-        about = f"{cmd_name.capitalize()}: {', '.join(d.cli.split()[len(path)] for d in below)}."
+        about = f"{cmd_name.capitalize()}: {', '.join(Branch(path=path).list_commands(ctx))}."
         return Branch(name=cmd_name, path=path, help=about)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
