@@ -8,9 +8,9 @@ is dropped and counted.
 import atexit
 import logging
 import sys
+from collections import deque
 from datetime import UTC, datetime
-from queue import Empty, Full, Queue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TextIO
 
 import msgspec
@@ -27,6 +27,7 @@ LEVELS = {
 }
 MAX_WAITING = 2000
 LAST_WORDS_SECONDS = 1.0
+BATCH_SECONDS = 0.05
 
 
 class JsonLines(logging.Formatter):
@@ -46,49 +47,52 @@ class JsonLines(logging.Formatter):
 
 
 class Background(logging.Handler):
-    """Writes lines to a stream from a thread that may block as long as it likes."""
+    """Formats and writes from a thread of its own, a few lines at a time, and may block as long as it likes."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._waiting: Queue[str | None] = Queue(MAX_WAITING)
+        self._waiting: deque[logging.LogRecord] = deque()
         self._dropped = 0
+        self._wake, self._closing = Event(), Event()
         self._writer = Thread(target=self._write, name="log", daemon=True)
         self._writer.start()
         atexit.register(self.close)
 
+    def createLock(self) -> None:  # noqa: N802 - the name logging gave it
+        """Nothing to guard: appending to a deque is one step."""
+        self.lock = None
+
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._waiting.put_nowait(self.format(record))
-        except Full:
+        if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
+            return
+        self._waiting.append(record)
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self) -> None:
         """Let the last lines out, if somebody reads them."""
-        try:
-            self._waiting.put_nowait(None)
-        except Full:
-            return
+        self._closing.set()
+        self._wake.set()
         self._writer.join(LAST_WORDS_SECONDS)
         super().close()
 
     def _write(self) -> None:
-        while (line := self._waiting.get()) is not None:
-            lines = [line]
-            try:
-                while (more := self._waiting.get_nowait()) is not None:
-                    lines.append(more)
-            except Empty:
-                more = ""
+        while not (self._closing.is_set() and not self._waiting):
+            self._wake.wait()
+            self._closing.wait(BATCH_SECONDS)
+            self._wake.clear()
+            lines = []
+            while self._waiting:
+                lines.append(self.format(self._waiting.popleft()))
             if self._dropped:
                 lines.append(f'{{"level":"warning","message":"log lines dropped","count":{self._dropped}}}')
                 self._dropped = 0
             try:
-                self._stream.write("\n".join(lines) + "\n")
+                self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
             except (OSError, ValueError):  # nobody is there to read any more
-                return
-            if more is None:
                 return
 
 

@@ -5,11 +5,15 @@ parse without a word, and reads lines without a limit. A client that sent such a
 one answers it: whatever came, its id is found if it can be, and the answer says what was wrong.
 """
 
+import asyncio
+import math
 import os
 import re
+import select
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from threading import Semaphore, Thread
 from typing import BinaryIO, NamedTuple
 
 import anyio
@@ -25,6 +29,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_TOKENS_SCANNED = 1_000_000
 KEPT_END_BYTES = 4096
 DISCARD_BYTES = 1024 * 1024
+LINES_AHEAD = 64
+"""How many lines are read before the ones ahead of them have been taken up."""
 
 Incoming = SessionMessage | Exception
 
@@ -48,12 +54,22 @@ async def stdio_streams(
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
     """The two streams a server runs on. While they are open, stray prints go to stderr."""
     source, sink = _claim()
+    lines_in, lines = anyio.create_memory_object_stream[Line | None](math.inf)
     incoming_in, incoming = anyio.create_memory_object_stream[Incoming]()
     outgoing, outgoing_out = anyio.create_memory_object_stream[SessionMessage]()
+    room = Semaphore(LINES_AHEAD)
+    loop = asyncio.get_running_loop()
+
+    def deliver(line: Line | None) -> None:
+        loop.call_soon_threadsafe(lines_in.send_nowait, line)
+
+    # One thread that only reads: a worker for each line would cost as much again as the call itself.
+    Thread(target=_read_lines, args=(source, room, deliver), name="stdin", daemon=True).start()
 
     async def read() -> None:
-        async with incoming_in:
-            while line := await anyio.to_thread.run_sync(_read_line, source, abandon_on_cancel=True):
+        async with incoming_in, lines:
+            while line := await lines.receive():
+                room.release()
                 message = _decode(line)
                 if isinstance(message, Unreadable):
                     await _send(sink, reply(message))
@@ -76,6 +92,15 @@ class Line(NamedTuple):
     text: bytes
     size: int
     """How long the line was; more than `text` holds when it went past the limit."""
+
+
+def _read_lines(source: BinaryIO, room: Semaphore, deliver: Callable[[Line | None], object]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits for the rest
+        line: Line | None = Line(b"", 0)
+        while line is not None:
+            room.acquire()
+            line = _read_line(source)
+            deliver(line)
 
 
 def _read_line(source: BinaryIO) -> Line | None:
@@ -159,17 +184,21 @@ def _id(raw: bytes | None) -> str | int | None:
     return raw.strip(b'"').decode("utf-8", "replace") if raw.startswith(b'"') else int(raw[:20])
 
 
-async def _send(sink: BinaryIO, message: JSONRPCMessage) -> None:
+async def _send(sink: int, message: JSONRPCMessage) -> None:
     line = message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8") + b"\n"
-    await anyio.to_thread.run_sync(_write, sink, line)
+    if len(line) <= select.PIPE_BUF and select.select([], [sink], [], 0)[1]:
+        os.write(sink, line)  # there is room for all of it, so this does not wait
+    else:
+        await anyio.to_thread.run_sync(_write, sink, line)
 
 
-def _write(sink: BinaryIO, line: bytes) -> None:
-    sink.write(line)
-    sink.flush()
+def _write(sink: int, line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(sink, rest) :]
 
 
-def _claim() -> tuple[BinaryIO, BinaryIO]:
+def _claim() -> tuple[BinaryIO, int]:
     """Take stdin and stdout for the protocol, so that nothing else in the process reads or writes them."""
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
@@ -177,4 +206,4 @@ def _claim() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nowhere, 0)
     os.dup2(2, 1)
     os.close(nowhere)
-    return os.fdopen(source, "rb", closefd=False), os.fdopen(sink, "wb", closefd=False)
+    return os.fdopen(source, "rb", closefd=False), sink

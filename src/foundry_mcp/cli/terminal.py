@@ -1,5 +1,6 @@
 """What only makes sense at a terminal: making a workspace, and watching one."""
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,7 @@ def watch(store: SpecStore, draw: Callable[[], Any]) -> None:
     """Redraw whenever a spec file changes, until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415 - rich, only when a person is looking
 
+    gc.enable()
     with Live(draw(), auto_refresh=False, screen=True) as live:
         seen = None
         while True:

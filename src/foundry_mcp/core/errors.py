@@ -65,6 +65,7 @@ ErrorType = Literal[
 ]
 Effect = Literal["none", "applied", "unknown"]
 MAX_ECHOED_BITS = 256
+MAX_SENTENCE = 600
 EFFECTS: frozenset[str] = frozenset(get_args(Effect))
 
 
@@ -155,15 +156,17 @@ class FoundryError(Exception):
         effect: Effect | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        # Whatever a client sent may end up in here, and it must not come back at length.
+        self.message = str(shorten(message, MAX_SENTENCE))
+        super().__init__(self.message)
         self.code = code or self.default_code
         rule = ERROR_CODES.get(self.code)
         if rule is not None and rule.error_type != self.error_type:
             raise ValueError(
                 f"{self.code} is of error_type {rule.error_type}; raise that class instead of {type(self).__name__}"
             )
-        self.remediation = remediation or (rule or ERROR_CODES[self.default_code]).remediation
+        said = remediation or (rule or ERROR_CODES[self.default_code]).remediation
+        self.remediation = str(shorten(said, MAX_SENTENCE))
         self.details = dict(details or {})
         self.data = dict(data or {})
         self.effect = effect
@@ -230,7 +233,7 @@ def validation(
         f"Validation failed: {message}",
         code=code,
         remediation=remediation,
-        details={"field": field, "constraint": constraint, **details, "received": shorten(received)},
+        details={"field": shorten(field), "constraint": constraint, **details, "received": shorten(received)},
     )
 
 

@@ -1,0 +1,1 @@
+"""What `make bench` measures; run.py lists the modules."""
