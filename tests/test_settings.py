@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
+from foundry_mcp.core.disk import open_state
 from foundry_mcp.core.errors import NotFoundError, ValidationError
 from foundry_mcp.core.flags import FLAGS, Flag, Flags
-from foundry_mcp.core.settings import SETTINGS_FILE, Settings, find_workspace, load_settings, state_folder
+from foundry_mcp.core.settings import SETTINGS_FILE, Settings, find_workspace, load_settings
 from foundry_mcp.logs import configure_logs
 from foundry_mcp.runtime import Request
 
@@ -290,8 +291,20 @@ def test_a_specs_folder_in_the_home_folder_makes_no_workspace(tree, monkeypatch)
 
 
 def test_private_state_is_closed_to_others_and_never_committed(workspace):
-    folder = state_folder(workspace)
+    for _ in range(2):
+        with open_state(workspace, "locks"):
+            pass
 
+    folder = workspace / ".foundry"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / ".gitignore").read_text(encoding="utf-8") == "*\n"
-    assert state_folder(workspace) == folder
+
+
+def test_private_state_is_not_kept_behind_a_link(workspace, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (workspace / ".foundry").symlink_to(outside)
+
+    with pytest.raises(OSError), open_state(workspace, "locks"):  # noqa: PT011 - a link or no folder, as the system says
+        pass
+
+    assert list(outside.iterdir()) == []

@@ -26,7 +26,6 @@ from foundry_mcp.core.responses import (
     new_request_id,
     success_response,
 )
-from foundry_mcp.core.settings import state_folder
 from foundry_mcp.operations.declaration import IDEMPOTENCY, Answer, Call, Operation, Session, Surroundings
 
 __all__ = ["Log", "Outcome", "Request", "Runtime"]
@@ -52,6 +51,8 @@ class Request:
     from_text: bool = False
     request_id: str = field(default_factory=new_request_id)
     received: float = field(default_factory=perf_counter)
+    abandoned: bool = False
+    """It has been answered, because its deadline passed, while its work goes on."""
 
 
 @dataclass(slots=True)
@@ -96,10 +97,6 @@ class Runtime:
         try:
             return self._close(request, progress, self._answer(request, progress))
         except Exception as error:  # noqa: BLE001 - the one place where every exception becomes an answer
-            failure = self._typed(request, progress, error)
-        try:
-            return self._fail(request, progress, failure)
-        except Exception as error:  # noqa: BLE001 - a typed error whose details cannot be sent is a bug like any other
             return self._fail(request, progress, self._typed(request, progress, error))
 
     def call_within(self, request: Request, seconds: float) -> Outcome:
@@ -170,7 +167,7 @@ class Runtime:
         self, request: Request, progress: _Progress, call: Call, values: dict[str, Any], key: str
     ) -> ToolResponse:
         if self._kept is None:
-            self._kept = IdempotencyStore(state_folder(self.surroundings.workspace) / "idempotency")
+            self._kept = IdempotencyStore(self.surroundings.workspace)
         operation = progress.operation
         assert operation is not None  # noqa: S101 - only a found operation is run
         with self._kept.slot(key, operation.name, msgspec.to_builtins(values)) as slot:
@@ -204,14 +201,20 @@ class Runtime:
         )
 
     def _fail(self, request: Request, progress: _Progress, failure: FoundryError) -> Outcome:
-        response = failure_response(
+        try:
+            return self._close(request, progress, self._failed(request, progress, failure))
+        except Exception as error:  # noqa: BLE001 - a typed error whose details cannot be sent is a bug like any other
+            bug = self._typed(request, progress, error)
+            return self._close(request, progress, self._failed(request, progress, bug))
+
+    def _failed(self, request: Request, progress: _Progress, failure: FoundryError) -> ToolResponse:
+        return failure_response(
             failure,
             request_id=request.request_id,
             rate_limit=progress.quota.meta if progress.quota else None,
             telemetry={"duration_ms": _milliseconds(request)},
             effect=_effect(progress, failure),
         )
-        return self._close(request, progress, response)
 
     def _close(self, request: Request, progress: _Progress, response: ToolResponse) -> Outcome:
         contract = self._contract(request, progress.operation)
@@ -219,9 +222,10 @@ class Runtime:
         outcome = Outcome(response, wire, encode(wire), progress.parsed)
         code = "" if response.success else response.data["error_code"]
         duration = _milliseconds(request)
-        self.surroundings.metrics.record(progress.name, code, duration)
+        if not request.abandoned:  # it was answered and counted when its time was over
+            self.surroundings.metrics.record(progress.name, code, duration)
         self._log(
-            "call",
+            "call ended after its deadline" if request.abandoned else "call",
             {
                 "request_id": request.request_id,
                 "operation": progress.name,

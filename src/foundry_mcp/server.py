@@ -35,7 +35,7 @@ from opentelemetry import trace
 from pydantic import ValidationError
 
 from foundry_mcp import __version__
-from foundry_mcp.core.errors import FoundryError, validation
+from foundry_mcp.core.errors import FoundryError, missing, validation
 from foundry_mcp.core.rate_limits import RateLimits
 from foundry_mcp.core.settings import find_workspace, load_settings
 from foundry_mcp.logs import configure_logs
@@ -74,11 +74,13 @@ class Door:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self.connection = Session()
+        """On stdio a server has one connection, so what was agreed on lasts as long as the process."""
         self.server: Server[Session] = Server(
             NAME,
             version=__version__,
             instructions=INSTRUCTIONS,
-            lifespan=_connection,
+            lifespan=self._connected,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
         )
@@ -87,6 +89,10 @@ class Door:
     async def serve_stdio(self) -> None:
         async with stdio_streams(self.answer_unreadable) as (incoming, outgoing):
             await self.server.run(incoming, outgoing, self.server.create_initialization_options())
+
+    @asynccontextmanager
+    async def _connected(self, _server: Server[Session]) -> AsyncIterator[Session]:
+        yield self.connection
 
     @cached_property
     def tools(self) -> list[Tool]:
@@ -122,9 +128,11 @@ class Door:
                 raise
             place = error.errors(include_url=False)[0]
             field = ".".join(str(part) for part in place["loc"])
-            failure = validation(
-                field, "type", f"{field}: {place['msg']}", received=place["input"], code="INVALID_FORMAT"
-            )
+            if place["type"] == "missing":
+                failure = missing(field)
+            else:
+                said = f"{field}: {place['msg']}"
+                failure = validation(field, "type", said, received=place["input"], code="INVALID_FORMAT")
             return _result(self.runtime.refuse(Request("", {}, _session(ctx)), failure))
 
     def answer_unreadable(self, line: Unreadable) -> JSONRPCResponse | JSONRPCError:
@@ -133,7 +141,7 @@ class Door:
             "message", line.constraint, line.reason, received=f"{line.size} bytes", code="INVALID_FORMAT",
             remediation="Send one JSON-RPC 2.0 message a line, as UTF-8 JSON of moderate depth and size.",
         )  # fmt: skip
-        outcome = self.runtime.refuse(Request("", {}), failure)
+        outcome = self.runtime.refuse(Request("", {}, self.connection), failure)
         if line.method == "tools/call" and line.id is not None:
             result = _result(outcome).model_dump(by_alias=True, mode="json", exclude_none=True)
             return JSONRPCResponse(jsonrpc="2.0", id=line.id, result=result)
@@ -159,6 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log.warning(complaint)
     runtime = Runtime(Surroundings(workspace, settings, flags, REGISTRY), log=log_call, rate_limits=limits)
     anyio.run(Door(runtime).serve_stdio)
+    # A call that never ends has a thread that never ends: the client has gone, so nobody waits for it.
+    logging.shutdown()
+    os._exit(0)
 
 
 def log_call(message: str, fields: dict[str, Any], error: BaseException | None = None) -> None:
@@ -178,12 +189,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     return parser.parse_args(arguments)
-
-
-@asynccontextmanager
-async def _connection(_server: Server[Session]) -> AsyncIterator[Session]:
-    """On stdio a run of the server is a connection, so what was agreed on lasts as long."""
-    yield Session()
 
 
 def _session(context: Context) -> Session:

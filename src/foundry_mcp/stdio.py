@@ -18,9 +18,16 @@ from typing import BinaryIO, NamedTuple
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 __all__ = ["Unreadable", "stdio_streams"]
@@ -28,6 +35,7 @@ __all__ = ["Unreadable", "stdio_streams"]
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_TOKENS_SCANNED = 1_000_000
 KEPT_END_BYTES = 4096
+MAX_ID_BYTES = 1024
 DISCARD_BYTES = 1024 * 1024
 LINES_AHEAD = 64
 """How many lines are read before the ones ahead of them have been taken up."""
@@ -123,30 +131,30 @@ def _decode(line: Line) -> JSONRPCMessage | Unreadable | None:
         reason = f"the message is longer than {MAX_LINE_BYTES} bytes"
         return Unreadable(reason, "max_length", line.size, *_identify(text))
     try:
-        return jsonrpc_message_adapter.validate_json(text, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
-        if not text.strip():
-            return None
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        said = next((e["msg"] for e in found if e["type"] == "json_invalid"), None)
-        if said is None:
-            return Unreadable(
-                "the message is not a JSON-RPC 2.0 request", "json-rpc", line.size, *_identify(text)
-            )
-        try:
-            text.decode("utf-8")
-        except UnicodeDecodeError as broken:
-            return Unreadable(
-                f"the message is not valid UTF-8 (byte {broken.start})", "utf-8", line.size, *_identify(text)
-            )
-        if "recursion limit" in said:
-            return Unreadable("the message is nested too deeply", "max_depth", line.size, *_identify(text))
-        return Unreadable(
-            f"the message is not valid JSON: {said.removeprefix('Invalid JSON: ')}",
-            "json",
-            line.size,
-            *_identify(text),
-        )
+        return _explain(line, error) if text.strip() else None
+    if isinstance(message, JSONRPCNotification) and b'"id"' in text and "id" in msgspec.json.decode(text):
+        # An id of another kind makes a request look like a notification, which nobody would answer.
+        return Unreadable("the id is neither a string nor a whole number", "json-rpc", line.size, None, None)
+    return message
+
+
+def _explain(line: Line, error: ValidationError) -> Unreadable:
+    def unreadable(reason: str, constraint: str) -> Unreadable:
+        return Unreadable(f"the message {reason}", constraint, line.size, *_identify(line.text))
+
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    said = next((e["msg"] for e in found if e["type"] == "json_invalid"), None)
+    if said is None:
+        return unreadable("is not a JSON-RPC 2.0 request", "json-rpc")
+    try:
+        line.text.decode("utf-8")
+    except UnicodeDecodeError as broken:
+        return unreadable(f"is not valid UTF-8 (byte {broken.start})", "utf-8")
+    if "recursion limit" in said:
+        return unreadable("is nested too deeply", "max_depth")
+    return unreadable(f"is not valid JSON: {said.removeprefix('Invalid JSON: ')}", "json")
 
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|-?\d+(?:\.\d+)?')
@@ -173,15 +181,17 @@ def _identify(text: bytes) -> tuple[str | int | None, str | None]:
             key = token if token.startswith(b'"') else None
         expects = b""
     raw, method = found.get(b'"id"'), found.get(b'"method"')
-    if raw is None and (late := re.search(rb'"id"\s*:\s*("[^"\\]*"|-?\d+)\s*}\s*$', text)):
+    if raw is None and (late := re.search(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*}\s*$', text)):
         raw = late.group(1)
     return _id(raw), method.strip(b'"').decode("utf-8", "replace") if method else None
 
 
 def _id(raw: bytes | None) -> str | int | None:
-    if raw is None or b"." in raw:
+    """The id as its sender wrote it; one that cannot be given back exactly is none."""
+    try:
+        return msgspec.json.decode(raw or b"", type=str | int) if len(raw or b"") <= MAX_ID_BYTES else None
+    except (msgspec.MsgspecError, UnicodeError):
         return None
-    return raw.strip(b'"').decode("utf-8", "replace") if raw.startswith(b'"') else int(raw[:20])
 
 
 async def _send(sink: int, message: JSONRPCMessage) -> None:

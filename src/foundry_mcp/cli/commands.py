@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -39,15 +41,11 @@ def run(arguments: Sequence[str]) -> int:
             list(arguments), prog_name=PROGRAM, standalone_mode=False, complete_var=COMPLETE_VARIABLE
         )
     except click.UsageError as error:
-        return _refuse(_usage(error), wants_json="--json" in arguments, context=error.ctx)
+        return _refuse(_usage(error), arguments, context=error.ctx)
     except FoundryError as error:  # settings that cannot be understood
-        return _refuse(error, wants_json="--json" in arguments)
+        return _refuse(error, arguments)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; point stdout away so that Python's own flush stays silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
     return code if isinstance(code, int) else EXIT_OK
 
 
@@ -75,7 +73,7 @@ class Branch(click.Group):
         if len(below) == 1 and tuple(below[0].cli.split()) == path:
             return Leaf(below[0])
         about = f"{cmd_name.capitalize()}: {', '.join(Branch(path=path).list_commands(ctx))}."
-        return Branch(name=cmd_name, path=path, help=about)
+        return Branch(name=cmd_name, path=path, params=_common(), help=about)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
@@ -137,7 +135,7 @@ class Leaf(click.Command):
                 )
             else:
                 dashed = f"--{name.replace('_', '-')}"
-                several = entry.get("type") == "array"
+                several = entry.get("type") == "array" and not _is_json(entry)
                 built.append(
                     click.Option(
                         [dashed, name], type=Text(entry), multiple=several, default=None, help=_help(entry)
@@ -179,14 +177,13 @@ class Text(click.ParamType[Any]):
         self.choices = [str(choice) for choice in schema.get("enum", ())]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - click's signature
-        if self.schema.get("type") == "object" and isinstance(value, str):
+        if _is_json(self.schema) and isinstance(value, str):
             try:
                 return msgspec.json.decode(value)
             except (ValueError, RecursionError):
                 name = param.human_readable_name if param else "value"
-                raise validation(
-                    name, "json", f"{name} must be a JSON object", received=value, code="INVALID_FORMAT"
-                ) from None
+                said = f"{name} must be a JSON {self.schema['type']}"
+                raise validation(name, "json", said, received=value, code="INVALID_FORMAT") from None
         return value
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002 - click's signature
@@ -235,7 +232,8 @@ def _operations() -> Iterator[Operation]:
 def _runtime(common: dict[str, Any], declared: Operation) -> Runtime:
     ours = declared.tool in TERMINAL.tools
     # A workspace is made where one stands; everything else looks for the one there is.
-    workspace = find_workspace(common.get("workspace") or ("." if ours else None), os.environ)
+    chosen = common.get("workspace") or os.environ.get("FOUNDRY_WORKSPACE") or ("." if ours else None)
+    workspace = find_workspace(chosen, os.environ)
     settings, flags = load_settings(workspace, os.environ, flags=common.get("flag", ()))
     # A process that makes one call has no rate to limit.
     return Runtime(Surroundings(workspace, settings, flags, TERMINAL if ours else REGISTRY), log=_log)
@@ -252,9 +250,14 @@ def _log(message: str, fields: dict[str, Any], error: BaseException | None = Non
         logging.getLogger("foundry_mcp").error(message, exc_info=error, extra={"fields": fields})
 
 
-def _refuse(failure: FoundryError, *, wants_json: bool, context: click.Context | None = None) -> int:
-    bare = Runtime(Surroundings(find_workspace(None, {}), Settings(), Flags(), REGISTRY), log=_log)
-    outcome = bare.refuse(Request(PROGRAM, {}), failure)
+def _refuse(failure: FoundryError, arguments: Sequence[str], *, context: click.Context | None = None) -> int:
+    """Answer a command line that reached no operation, in the form it asked for."""
+    bare = Runtime(Surroundings(Path(), Settings(), Flags(), REGISTRY), log=_log)
+    words = [part for argument in arguments for part in argument.split("=", 1)]
+    asked = dict(pairwise(words)).get("--contract")
+    contract = asked if asked in CONTRACT_NAMES else None
+    outcome = bare.refuse(Request(PROGRAM, {}, contract=contract), failure)
+    wants_json = "--json" in arguments or contract is not None
     if context is not None and sys.stdout.isatty() and not wants_json:
         click.echo(context.get_usage(), err=True)
     return _emit(outcome, wants_json=wants_json)
@@ -262,8 +265,15 @@ def _refuse(failure: FoundryError, *, wants_json: bool, context: click.Context |
 
 def _emit(outcome: Outcome, *, wants_json: bool, operation: Operation | None = None) -> int:
     if wants_json or not sys.stdout.isatty():
-        sys.stdout.buffer.write(outcome.body + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(outcome.body + b"\n")
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            # Point stdout away, so that nothing later tries to write the rest again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not isinstance(error, BrokenPipeError):  # that one only means: whoever read has seen enough
+                click.echo(f"{PROGRAM}: the answer could not be written: {error.strerror}", err=True)
+                return EXIT_FAILED
     else:
         from foundry_mcp.cli.screen import show  # noqa: PLC0415 - rich, only when a person is looking
 
@@ -285,10 +295,19 @@ def _usage(error: click.UsageError) -> FoundryError:
             received=name,
             remediation=f"Did you mean {' or '.join(hints)}?" if hints else "See --help for the options.",
         )
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return missing(error.param.human_readable_name)
+    if isinstance(error, click.BadOptionUsage):
+        return missing(error.option_name, remediation=error.format_message())
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = error.param.human_readable_name
         return validation(name, "type", error.format_message(), code="INVALID_FORMAT")
     return validation("command", "usage", error.format_message(), remediation="See --help for the usage.")
+
+
+def _is_json(schema: dict[str, Any]) -> bool:
+    """Whether a parameter is typed as JSON: an object, or a list of objects."""
+    return schema.get("type") == "object" or schema.get("items", {}).get("type") == "object"
 
 
 def _help(entry: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from foundry_mcp.core.disk import disk_error
+from foundry_mcp.core.errors import forbidden
 from foundry_mcp.core.specs import outline
 from foundry_mcp.core.specs.model import FOLDERS, Spec
 from foundry_mcp.core.specs.store import SpecStore
@@ -33,6 +34,8 @@ EXAMPLE = """
 def init(call: Call) -> dict[str, Any]:
     """Make a workspace here: the specs folders, and an example that can be deleted."""
     root = call.surroundings.workspace / "specs"
+    if root.is_symlink():
+        raise forbidden("specs is a link, and links are not followed")
     fresh = not root.exists()
     created = []
     try:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from foundry_mcp.core.disk import open_state, read_file, replace_file
 from foundry_mcp.core.errors import conflict
 from foundry_mcp.core.locks import locked
 
@@ -38,78 +39,89 @@ class _Record(msgspec.Struct):
 class Slot:
     """What a key holds: `answer` of an earlier call, or room for this one's."""
 
-    def __init__(self, path: Path, record: _Record, answer: dict[str, Any] | None) -> None:
-        self._path = path
+    def __init__(self, folder: int, name: str, record: _Record, answer: dict[str, Any] | None) -> None:
+        self._folder = folder
+        self._name = name
         self._record = record
         self.answer = answer
 
     def keep(self, answer: dict[str, Any]) -> None:
         self._record.answer = answer
-        _write(self._path, self._record)
+        _write(self._folder, self._name, self._record)
 
     def forget(self) -> None:
         """The call changed nothing, so the key is free again."""
-        self._path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(self._name, dir_fd=self._folder)
 
 
 class IdempotencyStore:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
         self._swept = 0.0
 
     @contextmanager
     def slot(self, key: str, operation: str, parameters: Any) -> Iterator[Slot]:
         """Hold `key` for one call of `operation`."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._sweep()
         # The key is hashed: it is the client's text, and must not become a path.
-        path = self._folder / f"{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        stem = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
         wanted = sha256(msgspec.json.encode([operation, parameters], order="sorted")).hexdigest()
-        with locked(path.with_suffix(".lock")) as held:
-            if not held:
-                raise conflict(
-                    "The first call with this idempotency key is still under way",
-                    remediation="Wait a moment and repeat the call with the same key to get its answer.",
-                    idempotency_key=key,
-                )
-            record = _read(path)
-            if record is None:
-                record = _Record(wanted, time.time())
-                _write(path, record)
-                yield Slot(path, record, None)
-            elif record.answer is None:
-                raise conflict(
-                    "An earlier call with this idempotency key was interrupted",
-                    remediation="Read the current state to see whether it was applied, then use a new idempotency_key.",
-                    effect="unknown",
-                    idempotency_key=key,
-                )
-            elif record.parameters != wanted:
-                raise conflict(
-                    "This idempotency key was used with another operation or other parameters",
-                    remediation="Use a new idempotency_key for a new call.",
-                    idempotency_key=key,
-                )
-            else:
-                yield Slot(path, record, record.answer)
+        with open_state(self._workspace, "idempotency") as folder:
+            self._sweep(folder)
+            with locked(folder, f"{stem}.lock") as held:
+                if not held:
+                    raise conflict(
+                        "The first call with this idempotency key is still under way",
+                        remediation="Wait a moment and repeat the call with the same key to get its answer.",
+                        idempotency_key=key,
+                    )
+                name = f"{stem}.json"
+                record = _read(folder, name)
+                if record is None:
+                    record = _Record(wanted, time.time())
+                    _write(folder, name, record)
+                    yield Slot(folder, name, record, None)
+                else:
+                    _check(record, key, wanted)
+                    yield Slot(folder, name, record, record.answer)
 
-    def _sweep(self) -> None:
+    def _sweep(self, folder: int) -> None:
         now = time.time()
         if now - self._swept < SWEPT_EVERY_SECONDS:
             return
         self._swept = now
-        for path in self._folder.glob("*.json"):
+        for name in os.listdir(folder):
+            if not name.endswith(".json"):
+                continue
             with suppress(OSError):
-                if now - path.stat().st_mtime > KEPT_SECONDS:
-                    with locked(path.with_suffix(".lock")) as held:
+                if now - os.stat(name, dir_fd=folder).st_mtime > KEPT_SECONDS:
+                    lock = f"{name[:-5]}.lock"
+                    with locked(folder, lock) as held:
                         if held:
-                            path.unlink(missing_ok=True)
-                            path.with_suffix(".lock").unlink(missing_ok=True)
+                            os.unlink(name, dir_fd=folder)
+                            os.unlink(lock, dir_fd=folder)
 
 
-def _read(path: Path) -> _Record | None:
+def _check(record: _Record, key: str, wanted: str) -> None:
+    """Raise unless the record is a finished call with these parameters."""
+    if record.answer is None:
+        raise conflict(
+            "An earlier call with this idempotency key was interrupted",
+            remediation="Read the current state to see whether it was applied, then use a new idempotency_key.",
+            effect="unknown",
+            idempotency_key=key,
+        )
+    if record.parameters != wanted:
+        raise conflict(
+            "This idempotency key was used with another operation or other parameters",
+            remediation="Use a new idempotency_key for a new call.",
+            idempotency_key=key,
+        )
+
+
+def _read(folder: int, name: str) -> _Record | None:
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+        record = msgspec.json.decode(read_file(folder, name)[0], type=_Record)
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):
@@ -118,11 +130,5 @@ def _read(path: Path) -> _Record | None:
     return None if time.time() - record.created > KEPT_SECONDS else record
 
 
-def _write(path: Path, record: _Record) -> None:
-    fresh = path.with_suffix(".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(record))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
+def _write(folder: int, name: str, record: _Record) -> None:
+    replace_file(folder, name, msgspec.json.encode(record), mode=0o600)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 __all__ = ["locked"]
 
@@ -14,8 +13,8 @@ POLL_SECONDS = 0.002
 
 
 @contextmanager
-def locked(path: Path, *, timeout: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file at `path`; yields False when somebody else still has it after `timeout` seconds.
+def locked(folder: int, name: str, *, timeout: float = 0.0) -> Iterator[bool]:
+    """Hold the lock file `name` below an open folder; yields False when somebody else still has it after `timeout` seconds.
 
     The kernel lets go of the lock when the last descriptor is closed, so a killed holder blocks nobody.
     """
@@ -23,11 +22,15 @@ def locked(path: Path, *, timeout: float = 0.0) -> Iterator[bool]:
     descriptor = None
     try:
         while descriptor is None:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(
+                name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
+            )
             if not _acquire(descriptor, until):
                 yield False
                 return
-            if not _is_current(descriptor, path):  # its holder removed the file while we waited for it
+            if not _is_current(
+                descriptor, folder, name
+            ):  # its holder removed the file while we waited for it
                 os.close(descriptor)
                 descriptor = None
         yield True
@@ -36,9 +39,9 @@ def locked(path: Path, *, timeout: float = 0.0) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def _is_current(descriptor: int, path: Path) -> bool:
+def _is_current(descriptor: int, folder: int, name: str) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
         return False
 

@@ -1,6 +1,6 @@
 """Counts of calls by operation, outcome and code, for `server(action="metrics")` and Prometheus."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -57,21 +57,17 @@ class Metrics:
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - 100 ms that only who scrapes pays
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
+        registry.register(_Collector(self._families))
         return generate_latest(registry).decode("utf-8")
 
-    def collect(self) -> Iterator[Any]:
-        """What prometheus_client asks of a collector."""
+    def _families(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - as above
 
+        labels = ["operation", "outcome", "code"]
         calls = CounterMetricFamily(
-            "foundry_calls",
-            "Calls by operation, outcome and error code",
-            labels=["operation", "outcome", "code"],
+            "foundry_calls", "Calls by operation, outcome and error code", labels=labels
         )
-        durations = HistogramMetricFamily(
-            "foundry_call_duration_seconds", "Duration of calls", labels=["operation", "outcome", "code"]
-        )
+        durations = HistogramMetricFamily("foundry_call_duration_seconds", "Duration of calls", labels=labels)
         with self._lock:
             for key, series in sorted(self._series.items()):
                 calls.add_metric(key, series.count)
@@ -84,3 +80,10 @@ class Metrics:
                 )
         yield calls
         yield durations
+
+
+class _Collector:
+    """What prometheus_client asks of a collector, and no method more: it would call a `describe` of ours."""
+
+    def __init__(self, collect: Callable[[], Iterator[Any]]) -> None:
+        self.collect = collect

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import ceil
 from typing import NamedTuple
 
 from foundry_mcp.core.errors import validation
@@ -36,6 +35,7 @@ class RateLimits:
     def __init__(self, rules: Mapping[str, str], storage: str = "memory://") -> None:
         """`rules` by tool, `default` for the rest; a rule that cannot be understood is refused here."""
         from limits import parse  # noqa: PLC0415 - 150 ms that only who sets a limit pays
+        from limits.errors import ConfigurationError  # noqa: PLC0415 - as above
         from limits.storage import storage_from_string  # noqa: PLC0415 - as above
         from limits.strategies import MovingWindowRateLimiter  # noqa: PLC0415 - as above
 
@@ -51,7 +51,16 @@ class RateLimits:
                     received=text,
                     remediation='Write a rate limit as "100/minute" in foundry-mcp.toml',
                 ) from error
-        self._limiter = MovingWindowRateLimiter(storage_from_string(storage))
+        try:
+            self._limiter = MovingWindowRateLimiter(storage_from_string(storage))
+        except (ConfigurationError, ValueError, NotImplementedError) as error:
+            raise validation(
+                "rate_limit_storage",
+                "storage",
+                f"rate_limit_storage {storage!r} is not understood",
+                received=storage,
+                remediation='Use "memory://", or a redis:// address.',
+            ) from error
 
     def count(self, client: str, tool: str) -> Quota | None:
         """Count one call of `tool` by `client`; None where no rule applies."""
@@ -66,5 +75,5 @@ class RateLimits:
             limit=item.amount,
             remaining=max(int(remaining), 0),
             reset_at=datetime.fromtimestamp(resets, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            retry_after=None if allowed else max(1, ceil(resets - time.time())),
+            retry_after=None if allowed else max(1, int(resets - time.time()) + 1),
         )

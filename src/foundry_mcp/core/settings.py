@@ -13,7 +13,6 @@ from foundry_mcp.core.flags import Flags, flags_of_environment, parse_flag
 __all__ = ["SETTINGS_FILE", "Settings", "find_workspace", "load_settings"]
 
 SETTINGS_FILE = "foundry-mcp.toml"
-STATE_FOLDER = ".foundry"
 
 
 class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -49,10 +48,14 @@ def find_workspace(chosen: str | None, environment: Mapping[str, str], start: Pa
     """The folder we work in: the one chosen, else the nearest one upwards with `specs/`, else the git root."""
     wanted = chosen or environment.get("FOUNDRY_WORKSPACE")
     if wanted:
-        folder = Path(wanted).expanduser()
-        if not folder.is_dir():
+        try:
+            folder = Path(wanted).expanduser().resolve()
+            found = folder.is_dir()
+        except (OSError, RuntimeError, ValueError):  # too long, no such user, a NUL
+            found = False
+        if not found:
             raise not_found("workspace", wanted)
-        return folder.resolve()
+        return folder
     here = (start or Path.cwd()).resolve()
     # A worktree has a `.git` file where a clone has a folder, and it is a root of its own.
     for marks in (("specs",), (".git",)):
@@ -60,15 +63,6 @@ def find_workspace(chosen: str | None, environment: Mapping[str, str], start: Pa
             if any((folder / mark).exists() for mark in marks) and _is_own(folder):
                 return folder
     return here
-
-
-def state_folder(workspace: Path) -> Path:
-    """Where derived and private state lives, made on first use and never committed."""
-    folder = workspace / STATE_FOLDER
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    return folder
 
 
 def _is_own(folder: Path) -> bool:

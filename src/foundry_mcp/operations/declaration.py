@@ -223,6 +223,7 @@ _LIMITS = (
     ("` >=", "minimum", "minimum"),
     ("` >", "exclusiveMinimum", "minimum"),
     ("` <=", "maximum", "maximum"),
+    ("` <", "exclusiveMaximum", "maximum"),
 )
 
 
@@ -230,11 +231,7 @@ def _explain_value(name: str, value: Any, said: str, schema: Mapping[str, Any]) 
     """Msgspec says what it expected; the schema says which limit of ours that was."""
     expected, _, path = said.partition(" - at `$")
     place = name + path.rstrip("`")
-    limits = {
-        key: bound
-        for part in (schema.get("items", {}), *schema.get("anyOf", ()), schema)
-        for key, bound in part.items()
-    }
+    limits = schema.get("items", {}) if path.startswith("[") else schema
     if expected.startswith("Invalid enum value") and "enum" in limits:
         return unknown_name(name, value, map(str, limits["enum"]), field=place)
     message = f"{place}: {expected[0].lower()}{shorten(expected[1:], 120)}"
@@ -254,13 +251,14 @@ def _explain_value(name: str, value: Any, said: str, schema: Mapping[str, Any]) 
 
 def _require_text(name: str, value: Any) -> None:
     """A shell hands over bytes that are no UTF-8 as half characters, which no answer could send back."""
-    for text in value if isinstance(value, (list, tuple)) else (value,):
+    for text in (name, *(value if isinstance(value, (list, tuple)) else (value,))):
         if isinstance(text, str) and not text.isascii():
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError:
+                shown = shorten(name)
                 raise validation(
-                    name, "utf-8", f"{name} is not valid UTF-8 text", received=text, code="INVALID_FORMAT"
+                    shown, "utf-8", f"{shown} is not valid UTF-8 text", received=text, code="INVALID_FORMAT"
                 ) from None
 
 

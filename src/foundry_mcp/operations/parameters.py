@@ -20,7 +20,7 @@ __all__ = [
     "Title",
 ]
 
-NAME = r"^[a-z0-9][a-z0-9-]*$"
+NAME = r"^[a-z0-9][a-z0-9-]*$(?!\n)"  # in Python a bare $ also stands before a last line break
 
 SpecId = Annotated[str, Meta(pattern=NAME, max_length=200, description="The spec")]
 TaskId = Annotated[str, Meta(pattern=NAME, max_length=200, description="The task")]

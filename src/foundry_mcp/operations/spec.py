@@ -10,7 +10,7 @@ from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, paginate, query_hash
 from foundry_mcp.core.specs import graph, outline, rules
 from foundry_mcp.core.specs.differences import differences
 from foundry_mcp.core.specs.lifecycle import enter
-from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, is_task, natural
+from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Node, Spec, is_task, natural
 from foundry_mcp.core.specs.store import Entry, SpecStore, Written
 from foundry_mcp.operations.declaration import Answer, Call, operation
 from foundry_mcp.operations.parameters import (
@@ -74,6 +74,8 @@ def find(
         entries, key=list, order=lambda key: Entry(*key).rank(), query=query, cursor=cursor, limit=limit
     )
     rows = store.summaries(page.rows)
+    for folder, problem in store.problems.items():
+        call.warn("SPEC_UNREADABLE", problem, folder=folder)
     for row in rows:
         if "problem" in row:
             call.warn("SPEC_UNREADABLE", row["problem"], spec_id=row["spec_id"])
@@ -251,7 +253,7 @@ def history(
     rows = []
     for number in page.rows:
         spec = store.revision(spec_id, number)
-        last = spec.journal[-1]["title"] if spec.journal else None
+        last = spec.journal[-1].get("title") if spec.journal else None
         rows.append(
             {
                 "revision": number,
@@ -458,7 +460,13 @@ def _files(spec: Spec) -> set[str]:
     for node_id in spec.leaves:
         node = spec.nodes[node_id]
         if node["status"] != "completed":
-            facts = node.get("metadata", {})
-            paths = [facts.get("file_path"), *(facts.get("files") or ())]
-            found |= {path for path in paths if isinstance(path, str) and path}
+            found |= set(files(node))
     return found
+
+
+def files(node: Node) -> list[str]:
+    """The files a task names, one by one or as a list; anything else there is no file."""
+    facts = node.get("metadata", {})
+    listed = facts.get("files")
+    named = [facts.get("file_path"), *(listed if isinstance(listed, list) else [listed])]
+    return [path for path in named if isinstance(path, str) and path]

@@ -23,7 +23,7 @@ from foundry_mcp.operations.parameters import (
     TaskId,
     Title,
 )
-from foundry_mcp.operations.spec import read, told
+from foundry_mcp.operations.spec import files, read, told
 
 StatusName = Annotated[Status, Meta(description="Only in this state")]
 PhaseId = Annotated[TaskId, Meta(description="Only below this phase, group or task")]
@@ -97,7 +97,7 @@ def get(call: Call, spec_id: SpecId, task_id: TaskId) -> dict[str, Any]:
 def next_task(call: Call, spec_id: SpecId) -> dict[str, Any]:
     """Give the next task that can start and nobody has claimed."""
     spec = read(call, spec_id)
-    free = next((node_id for node_id in _ready(spec) if tasks.holder(spec.nodes[node_id]) is None), None)
+    free = next(iter(_free(spec)), None)
     data: dict[str, Any] = {"spec_id": spec_id, "revision": spec.revision, "progress": spec.progress()}
     if free is not None:
         return {**data, "task": _whole(spec, free), "can_start": True}
@@ -524,6 +524,12 @@ def _ready(spec: Spec) -> list[str]:
     return ready_ids
 
 
+def _free(spec: Spec) -> list[str]:
+    """What anybody may take now, from the list that is worked out once; only who holds what is asked anew."""
+    held = [node_id for node_id in spec.leaves if "claim" in spec.nodes[node_id].get("metadata", ())]
+    return tasks.free(spec) if held else _ready(spec)
+
+
 def _page(spec: Spec, found: list[str], bound: str, cursor: str | None, limit: int) -> Page[str]:
     """A page of tasks in the order of the work.
 
@@ -582,7 +588,6 @@ def _row(spec: Spec, task_id: str) -> dict[str, Any]:
 def _whole(spec: Spec, task_id: str) -> dict[str, Any]:
     node = spec.nodes[task_id]
     facts = dict(node.get("metadata", {}))
-    files = [facts.get("file_path"), *(facts.pop("files", None) or ())]
     waits_for = graph.blockers(spec, task_id)
     held = tasks.holder(node)
     return {
@@ -591,13 +596,13 @@ def _whole(spec: Spec, task_id: str) -> dict[str, Any]:
         "parent": node.get("parent"),
         "children": spec.children(task_id),
         "acceptance_criteria": facts.pop("acceptance_criteria", []),
-        "files": [path for path in files if path],
+        "files": files(node),
         "waits_for": [_row(spec, other) for other in waits_for if other in spec.nodes],
         "blocked_by": graph.unmet(spec, task_id),
         "waited_for_by": graph.dependents(spec, task_id),
         "can_start": graph.is_ready(spec, task_id),
         "claim": held,
-        "metadata": {key: value for key, value in facts.items() if key != "claim"},
+        "metadata": {key: value for key, value in facts.items() if key not in {"claim", "files"}},
         "dependency_journal": [
             entry for other in waits_for for _, entry in journal.select(spec, task_id=other)[-JOURNAL_SHOWN:]
         ],

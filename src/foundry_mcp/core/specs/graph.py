@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from foundry_mcp.core.specs.model import ROOT, Spec
+from foundry_mcp.core.specs.model import ROOT, Spec, is_container
 
 __all__ = [
     "blockers",
@@ -21,6 +21,7 @@ __all__ = [
     "unmet",
     "waves",
     "would_cycle",
+    "would_cycle_below",
 ]
 
 Point = tuple[str, str]
@@ -74,6 +75,24 @@ def dependents(spec: Spec, node_id: str) -> list[str]:
 def would_cycle(spec: Spec, node_id: str, blocker: str) -> list[str]:
     """The way by which `blocker` already waits for `node_id`; empty when the new edge is harmless."""
     return _path(_edges(spec), (node_id, BEGIN), (blocker, END))
+
+
+def would_cycle_below(
+    spec: Spec, parent: str, *, node_id: str | None = None, waits_for: Iterable[str] = ()
+) -> list[str]:
+    """The way by which a node would wait for itself if it stood below `parent`; a new node has no id yet."""
+    edges = _edges(spec)
+    here = node_id or "…"
+    before = spec.nodes[here].get("parent") if node_id else None
+    if before in spec.nodes:
+        edges[before, BEGIN] = [after for after in edges[before, BEGIN] if after != (here, BEGIN)]
+        edges[here, END] = [after for after in edges[here, END] if after != (before, END)]
+    edges.setdefault((here, BEGIN), []).append((here, END))
+    edges[parent, BEGIN].append((here, BEGIN))
+    edges.setdefault((here, END), []).append((parent, END))
+    for blocker in waits_for:
+        edges.setdefault((blocker, END), []).append((here, BEGIN))
+    return next((loop for after in edges[here, BEGIN] if (loop := _path(edges, after, (here, BEGIN)))), [])
 
 
 def find_cycles(spec: Spec) -> list[list[str]]:
@@ -137,7 +156,12 @@ def waves(spec: Spec) -> list[list[str]]:
 
 def _is_completed(spec: Spec, node_id: str) -> bool:
     node = spec.nodes.get(node_id)
-    return node is not None and node.get("status") == "completed"
+    if node is None:
+        return False
+    # A phase without tasks is nothing to wait for.
+    return node["status"] == "completed" or (
+        is_container(node) and not any(map(spec.is_leaf, spec.walk(node_id)))
+    )
 
 
 def _all_completed(spec: Spec, nodes: Iterable[str]) -> bool:

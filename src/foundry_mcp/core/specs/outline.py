@@ -4,6 +4,7 @@ Every way to create a spec goes through here: a template is an outline, and a ba
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -89,44 +90,49 @@ def slug(title: str) -> str:
 
 
 def read_outline(spec: Spec, text: str) -> str | None:
-    """Add the phases and tasks of an outline to `spec`; returns the title its first heading gives, if any."""
+    """Add the phases and tasks of an outline to an empty spec; returns the title its first heading gives, if any."""
+    lines = list(_unfenced(text))
+    level = _phase_level(lines)
     title: str | None = None
     phase: str | None = None
     parents: list[tuple[int, str]] = []
-    done: list[str] = []
-    fenced = False
-    lowest = _lowest_heading(text)
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        if fenced:
-            continue
+    ids = _Ids()
+    for line in lines:
         if heading := _HEADING.match(line):
-            if lowest is not None and len(heading[1]) < lowest:
+            if level is not None and len(heading[1]) < level:
                 title = title or heading[2]
                 continue
-            phase = tasks.add(spec, heading[2], kind="phase")["task_id"]
+            phase = tasks.attach(spec, ids.next(ROOT, "phase"), heading[2], ROOT, "phase")
             parents = []
         elif checkbox := _CHECKBOX.match(line):
-            phase = phase or tasks.add(spec, "Tasks", kind="phase")["task_id"]
-            task_id = _add_task(spec, checkbox, phase, parents)
-            if checkbox[2] != " ":
-                done.append(task_id)
+            phase = phase or tasks.attach(spec, ids.next(ROOT, "phase"), "Tasks", ROOT, "phase")
+            _add_task(spec, ids, checkbox, phase, parents)
         elif parents and (bullet := _BULLET.match(line)):
-            facts = spec.nodes[parents[-1][1]]["metadata"]
-            facts.setdefault("acceptance_criteria", []).append(bullet[1])
+            spec.nodes[parents[-1][1]]["metadata"].setdefault("acceptance_criteria", []).append(bullet[1])
         elif phase and not parents and line.strip():
-            facts = spec.nodes[phase]["metadata"]
-            facts["description"] = f"{facts.get('description', '')} {line.strip()}".strip()
-    for task_id in done:
-        if spec.is_leaf(task_id):
-            spec.nodes[task_id]["status"] = "completed"
+            spec.nodes[phase]["metadata"].setdefault("description", []).append(line.strip())
+    for node in spec.nodes.values():
+        if isinstance(node["metadata"].get("description"), list):
+            node["metadata"]["description"] = " ".join(node["metadata"]["description"])
     tasks.settle(spec)
-    spec.journal.clear()  # that it was written down is not news
     return title
 
 
-def _add_task(spec: Spec, checkbox: re.Match[str], phase: str, parents: list[tuple[int, str]]) -> str:
+class _Ids:
+    """Numbers for the nodes of a spec that has none yet."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def next(self, parent: str, kind: str) -> str:
+        prefix = tasks.id_prefix(parent, kind)
+        self._last[prefix] = self._last.get(prefix, 0) + 1
+        return f"{prefix}{self._last[prefix]}"
+
+
+def _add_task(
+    spec: Spec, ids: _Ids, checkbox: re.Match[str], phase: str, parents: list[tuple[int, str]]
+) -> None:
     depth = len(checkbox[1].expandtabs(4))
     while parents and parents[-1][0] >= depth:
         parents.pop()
@@ -135,17 +141,35 @@ def _add_task(spec: Spec, checkbox: re.Match[str], phase: str, parents: list[tup
             "outline", "depth", f"tasks are nested more than {MAX_DEPTH} deep", received=checkbox[3]
         )
     text = checkbox[3]
-    verifies = text.lower().startswith("verify:")
+    verifies = text.lower().startswith("verify:") and not parents
     kind = "subtask" if parents else "verify" if verifies else "task"
-    title = text[len("verify:") :].strip() if verifies else text
-    task_id = str(tasks.add(spec, title, parent=parents[-1][1] if parents else phase, kind=kind)["task_id"])
+    title = text[len("verify:") :].strip() or text if verifies else text
+    parent = parents[-1][1] if parents else phase
+    if spec.nodes[parent]["type"] == "verify":  # what is indented below a check belongs to the check itself
+        spec.nodes[parent]["metadata"].setdefault("acceptance_criteria", []).append(title)
+        return
+    task_id = tasks.attach(spec, ids.next(parent, kind), title, parent, kind)
+    spec.nodes[task_id]["status"] = "completed" if checkbox[2] != " " else "pending"
     parents.append((depth, task_id))
-    return task_id
 
 
-def _lowest_heading(text: str) -> int | None:
+def _unfenced(text: str) -> Iterator[str]:
+    """The lines outside of code blocks; a block ends with the mark it began with."""
+    fence = None
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence is None:
+            if mark:
+                fence = mark[1]
+            else:
+                yield line
+        elif mark and mark[1] == fence:
+            fence = None
+
+
+def _phase_level(lines: list[str]) -> int | None:
     """The level of the headings that are phases: the second one where a single top heading is the title."""
-    levels = [len(match[1]) for line in text.splitlines() if (match := _HEADING.match(line))]
+    levels = [len(match[1]) for line in lines if (match := _HEADING.match(line))]
     if not levels:
         return None
     top = min(levels)

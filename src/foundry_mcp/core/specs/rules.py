@@ -1,16 +1,16 @@
 """What a good spec satisfies. Each finding says where, how bad, what to do, and whether `fix` can do it."""
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from foundry_mcp.core.specs import graph, tasks
-from foundry_mcp.core.specs.model import CONTAINERS, ROOT, STATUSES, TASKS, Spec
+from foundry_mcp.core.specs.model import CONTAINERS, ROOT, STATUSES, TASKS, Spec, copied
 
 __all__ = ["Finding", "findings", "fix"]
 
 Mend = Callable[[], None]
+MAX_PASSES = 20
 
 
 class Finding(NamedTuple):
@@ -39,18 +39,17 @@ def findings(spec: Spec) -> list[Finding]:
 
 
 def fix(spec: Spec) -> list[Finding]:
-    """Mend what can be mended, in place; returns what was mended. One pass may uncover the next, so until it is quiet."""
+    """Mend what can be mended, in place; returns what was mended. One pass may uncover more for the next."""
     mended: list[Finding] = []
-    for _ in range(len(spec.nodes) + 2):
-        found = next((f for f in findings(spec) if f.mend is not None), None)
-        if found is None or found.mend is None:
+    for _ in range(MAX_PASSES):
+        found = [finding for finding in findings(spec) if finding.mend is not None]
+        if not found:
             break
-        before = deepcopy(spec.document)
-        found.mend()
+        for finding in found:
+            if finding.mend is not None:
+                finding.mend()
         spec.changed()
-        if spec.document == before:
-            break
-        mended.append(found)
+        mended += found
     return mended
 
 
@@ -89,8 +88,11 @@ def _tree(spec: Spec) -> Iterator[Finding]:
                 mend = partial(_take_off, node, "children", child)
                 yield Finding("UNKNOWN_CHILD", "error", node_id, said, "Take it off the list.", mend)
             elif spec.nodes[child].get("parent") != node_id:
-                said = f"{node_id} lists it, but its parent is {spec.nodes[child].get('parent')!r}"
+                other = spec.nodes[child].get("parent")
+                said = f"{node_id} lists it, but its parent is {other!r}"
                 mend = partial(spec.nodes[child].update, parent=node_id)
+                if other in spec.nodes and child in spec.nodes[other].get("children", ()):
+                    mend = partial(_take_off, node, "children", child)
                 yield Finding("PARENT_MISMATCH", "error", child, said, f"Set its parent to {node_id}.", mend)
         if len(children) != len(set(children)):
             mend = partial(node.update, children=list(dict.fromkeys(children)))
@@ -146,7 +148,7 @@ def _edges(spec: Spec) -> Iterator[Finding]:
 
 
 def _counts(spec: Spec) -> Iterator[Finding]:
-    settled = Spec(deepcopy(spec.document), spec.folder)
+    settled = Spec(copied(spec.document), spec.folder)
     tasks.settle(settled)
     mend = partial(tasks.settle, spec)
     for node_id in spec.order:

@@ -7,24 +7,30 @@ place. What was read is cached by stat, and a stat younger than the clock's grai
 
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from copy import deepcopy
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.json import decode, encode
 from msgspec.json import format as indent
 
-from foundry_mcp.core.disk import disk, disk_error, open_folder, read_file, replace_file
-from foundry_mcp.core.errors import FoundryError, InternalError, conflict, not_found, unavailable
+from foundry_mcp.core.disk import disk, disk_error, open_folder, open_state, read_file, replace_file
+from foundry_mcp.core.errors import (
+    AuthorizationError,
+    FoundryError,
+    InternalError,
+    conflict,
+    not_found,
+    unavailable,
+)
 from foundry_mcp.core.locks import locked
-from foundry_mcp.core.settings import state_folder
 from foundry_mcp.core.specs.journal import note
-from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, natural, now_text
+from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, copied, natural, now_text
 
 __all__ = ["Entry", "Place", "SpecStore", "Written"]
 
@@ -37,6 +43,9 @@ GRAIN_SECONDS = 0.05
 
 PRECEDENCE: tuple[Folder, ...] = ("active", "pending", "completed", "archived")
 """Which one is read when the same id wrongly lies in several folders."""
+
+_IS_SPEC = re.compile(r"[a-z0-9][a-z0-9-]*\.json").fullmatch
+_NONE: list[str] = []
 
 Result = TypeVar("Result")
 Stamp = tuple[int, int, int]
@@ -86,6 +95,8 @@ class SpecStore:
         self._specs: dict[tuple[Folder, str], _Seen] = {}
         self._summaries: dict[Entry, _Seen] = {}
         self._guard = Lock()
+        self.problems: dict[Folder, str] = {}
+        """Folders that could not be entered when the specs were last listed, and why."""
 
     # Reading
 
@@ -98,11 +109,11 @@ class SpecStore:
                 if known is not None and known.is_still(stamp):
                     names: list[str] = known.what
                     return names
-                found = [
-                    name[:-5] for name in os.listdir(descriptor) if name.endswith(".json") and name[0] != "."
-                ]
+                found = [name[:-5] for name in os.listdir(descriptor) if _IS_SPEC(name)]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise disk_error(error, f"specs/{folder}") from error
         found.sort(key=natural)
         self._listings[folder] = _Seen(stamp, found, _settled(stamp))
         return found
@@ -139,13 +150,17 @@ class SpecStore:
             raise not_found("spec", spec_id, code="SPEC_NOT_FOUND", spec_id=spec_id) from None
         except OSError as error:
             raise disk_error(error, f"specs/{place}/{name}") from error
-        spec = parse(content, spec_id, place)
+        try:
+            spec = parse(content, spec_id, place)
+        except InternalError as damage:
+            damage.details["kept_revisions"] = self.revisions(spec_id)
+            raise
         self._remember(spec, _stamp(stat), settled=_settled(_stamp(stat)))
         return spec
 
     def index(self, folders: tuple[Folder, ...] = FOLDERS) -> list[Entry]:
         """Every spec of these folders in natural order. Asking again costs a stat for each folder."""
-        names = [self.names(folder) for folder in folders]
+        names = [self._readable(folder) for folder in folders]
         known = self._indexes.get(folders)
         if known is not None and all(old is new for old, new in zip(known[0], names, strict=True)):
             return known[1]
@@ -156,11 +171,21 @@ class SpecStore:
         self._indexes[folders] = (names, entries)
         return entries
 
+    def _readable(self, folder: Folder) -> list[str]:
+        """The names in a folder; one that may not be entered hides itself, not the others."""
+        try:
+            names = self.names(folder)
+            self.problems.pop(folder, None)
+        except AuthorizationError as error:
+            self.problems[folder] = error.message
+            return _NONE
+        return names
+
     def summaries(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """The gist of each spec; one that cannot be read says so and leaves the others alone."""
         rows: dict[Entry, dict[str, Any]] = {}
         for folder in {entry.folder for entry in entries}:
-            with suppress(FileNotFoundError), self._folder(folder) as descriptor:
+            with suppress(OSError), self._folder(folder) as descriptor:
                 for entry in entries:
                     if entry.folder == folder:
                         rows[entry] = self._summary(entry, descriptor)
@@ -221,23 +246,28 @@ class SpecStore:
         dry_run: bool = False,
     ) -> Written:
         """Apply `change`, then move the file to another folder in one step: it is never in both, never in none."""
-        with self._locked(spec_id):
+        with self._locked(spec_id), ExitStack() as stack:
+            target = None if dry_run else stack.enter_context(self._entered(to))  # before anything is written
             written = self._write_locked(spec_id, change, expected_revision, dry_run=dry_run)
-            if not dry_run and written.before.folder != to:
-                name = f"{spec_id}.json"
+            name, origin = f"{spec_id}.json", written.before.folder
+            if target is not None and origin != to:
                 try:
-                    with (
-                        self._folder(written.before.folder) as source,
-                        self._folder(to, create=True) as target,
-                    ):
+                    with self._folder(origin) as source:
                         disk.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
                         disk.fsync(target)
                         disk.fsync(source)
                 except OSError as error:
                     raise disk_error(error, f"specs/{to}/{name}", effect="unknown") from error
-                self._specs.pop((written.before.folder, spec_id), None)
-            written.after.folder = to
-            return written
+                self._specs.pop((origin, spec_id), None)
+            return written._replace(after=Spec(written.after.document, to))
+
+    @contextmanager
+    def _entered(self, folder: Folder) -> Iterator[int]:
+        try:
+            with self._folder(folder, create=True) as descriptor:
+                yield descriptor
+        except OSError as error:
+            raise disk_error(error, f"specs/{folder}") from error
 
     # History
 
@@ -260,21 +290,28 @@ class SpecStore:
     ) -> Written:
         """Put a kept revision back as a new one; the present file is kept too, also when it is damaged."""
         with self._locked(spec_id):
-            folder = self.find(spec_id).folder
+            folder = self._only_place(spec_id)
+            last = max(self.revisions(spec_id), default=0)
+            before: Spec | None = None
             try:
                 before = self.read(spec_id, folder)
-                _expect(before, expected_revision)
+                last = before.revision
+                label = str(last)
             except InternalError:
-                before = None
-            after = Spec(deepcopy(self._kept(spec_id, number, folder).document), folder)
+                last += 1  # the one that is damaged had a number too
+                label = f"damaged-{time.time_ns()}"
+            if expected_revision is not None and (before is None or before.revision != expected_revision):
+                raise _version_conflict(spec_id, expected_revision, before.revision if before else None)
+            after = Spec(copied(self._kept(spec_id, number, folder).document), folder)
             if before is not None:
-                after.document["journal"] = deepcopy(before.journal)  # what happened since has still happened
+                after.document["journal"] = copied(before.document).get(
+                    "journal", []
+                )  # what happened has happened
             note(after, "note", f"Rolled back to revision {number}")
-            last = max([before.revision if before else 0, *self.revisions(spec_id)])
             after.document["revision"] = last + 1
             after.document["last_updated"] = now_text(before.document.get("last_updated") if before else None)
             if not dry_run:
-                self._keep(spec_id, folder, str(before.revision) if before else f"damaged-{last + 1}")
+                self._keep(spec_id, folder, label)
                 self._put(after)
             return Written(before or after, after, None, dry_run)
 
@@ -283,6 +320,23 @@ class SpecStore:
     def _write_locked(
         self, spec_id: str, change: Callable[[Spec], Result], expected_revision: int | None, *, dry_run: bool
     ) -> Written:
+        folder = self._only_place(spec_id)
+        before = self.read(spec_id, folder)
+        if expected_revision is not None and expected_revision != before.revision:
+            raise _version_conflict(spec_id, expected_revision, before.revision)
+        after = Spec(copied(before.document), folder)
+        result = change(after)
+        if after.document == before.document:
+            return Written(before, before, result, dry_run)
+        after.changed()
+        after.document["revision"] = before.revision + 1
+        after.document["last_updated"] = now_text(before.document.get("last_updated"))
+        if not dry_run:
+            self._keep(spec_id, folder, str(before.revision))
+            self._put(after)
+        return Written(before, after, result, dry_run)
+
+    def _only_place(self, spec_id: str) -> Folder:
         place = self.find(spec_id)
         if place.others:
             raise conflict(
@@ -291,19 +345,7 @@ class SpecStore:
                 spec_id=spec_id,
                 folders=[place.folder, *place.others],
             )
-        before = self.read(spec_id, place.folder)
-        _expect(before, expected_revision)
-        after = Spec(decode(encode(before.document)), place.folder)
-        result = change(after)
-        if after.document == before.document:
-            return Written(before, before, result, dry_run)
-        after.changed()
-        after.document["revision"] = before.revision + 1
-        after.document["last_updated"] = now_text(before.document.get("last_updated"))
-        if not dry_run:
-            self._keep(spec_id, place.folder, str(before.revision))
-            self._put(after)
-        return Written(before, after, result, dry_run)
+        return place.folder
 
     @contextmanager
     def _folder(self, folder: Folder, *, create: bool = False) -> Iterator[int]:
@@ -314,24 +356,21 @@ class SpecStore:
 
     @contextmanager
     def _history(self, spec_id: str, *, create: bool = False) -> Iterator[int]:
-        folder = self.workspace / ".foundry" / "history"
-        if create:
-            (state_folder(self.workspace) / "history").mkdir(exist_ok=True)
-        with open_folder(folder) as top, open_folder(spec_id, top, create=create) as descriptor:
+        with open_state(self.workspace, "history", spec_id, create=create) as descriptor:
             yield descriptor
 
     @contextmanager
     def _locked(self, spec_id: str) -> Iterator[None]:
         try:
-            folder = state_folder(self.workspace) / "locks"
-            folder.mkdir(exist_ok=True)
-            lock = locked(folder / f"{spec_id}.lock", timeout=LOCK_SECONDS)
-            with lock as held:
+            with (
+                open_state(self.workspace, "locks") as folder,
+                locked(folder, f"{spec_id}.lock", timeout=LOCK_SECONDS) as held,
+            ):
                 if not held:
                     raise unavailable(f"{spec_id} is being written by somebody else", retry_after_seconds=1)
                 yield
         except OSError as error:
-            raise disk_error(error, f"specs/{spec_id}.json") from error
+            raise disk_error(error, f"{spec_id}.json") from error
 
     def _refuse_taken(self, spec_id: str) -> None:
         try:
@@ -393,7 +432,7 @@ def parse(content: bytes, spec_id: str, folder: Folder) -> Spec:
     try:
         document = decode(content)
         problem = _problem(document, spec_id)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         conflicted = content.startswith((b"<<<<<<< ", b"=======", b">>>>>>> ")) or b"\n<<<<<<< " in content
         problem = (
             "it holds the marks of a merge conflict"
@@ -445,40 +484,49 @@ def _unreadable(entry: Entry, problem: str) -> dict[str, Any]:
     }
 
 
+class _Node(msgspec.Struct):
+    """The kinds of what we rely on in a node; everything else may be anything."""
+
+    type: str
+    status: str
+    title: str = ""
+    parent: str | None = None
+    children: list[str] = []
+    metadata: dict[str, Any] = {}
+    dependencies: dict[str, list[str] | None] | None = None
+
+
+class _Document(msgspec.Struct):
+    spec_id: str
+    hierarchy: dict[str, _Node]
+    title: str | None = None
+    revision: Annotated[int, msgspec.Meta(ge=0)] = 0
+    last_updated: str | None = None
+    metadata: dict[str, Any] = {}
+    journal: list[dict[str, Any]] = []
+
+
 def _problem(document: Any, spec_id: str) -> str | None:
     """What keeps a document from being worked with at all; lesser faults are for `validate`."""
-    if not isinstance(document, dict):
-        return "it is not an object"
-    hierarchy = document.get("hierarchy")
-    if not isinstance(hierarchy, dict) or not isinstance(hierarchy.get(ROOT), dict):
-        return f"it has no hierarchy with a {ROOT}"
-    if document.get("spec_id") != spec_id:
-        return f"its spec_id is {document.get('spec_id')!r}, not its file name"
-    for node_id, node in hierarchy.items():
-        if (
-            not isinstance(node, dict)
-            or not isinstance(node.get("status"), str)
-            or not isinstance(node.get("type"), str)
-        ):
-            return f"{node_id} is not a node with a type and a status"
-        if not isinstance(node.get("children", []), list) or not isinstance(node.get("metadata", {}), dict):
-            return f"{node_id} has children or metadata of the wrong kind"
-    if not isinstance(document.get("journal", []), list) or not isinstance(
-        document.get("metadata", {}), dict
-    ):
-        return "its journal or metadata is of the wrong kind"
+    try:
+        known = msgspec.convert(document, _Document)
+    except msgspec.ValidationError as error:
+        return str(error)
+    if ROOT not in known.hierarchy:
+        return f"it has no {ROOT}"
+    if known.spec_id != spec_id:
+        return f"its spec_id is {known.spec_id!r}, not its file name"
     return None
 
 
-def _expect(spec: Spec, revision: int | None) -> None:
-    if revision is not None and revision != spec.revision:
-        raise conflict(
-            f"{spec.id} is at revision {spec.revision}, not {revision}",
-            code="VERSION_CONFLICT",
-            spec_id=spec.id,
-            expected_revision=revision,
-            revision=spec.revision,
-        )
+def _version_conflict(spec_id: str, expected: int, revision: int | None) -> FoundryError:
+    return conflict(
+        f"{spec_id} is at revision {revision}, not {expected}",
+        code="VERSION_CONFLICT",
+        spec_id=spec_id,
+        expected_revision=expected,
+        revision=revision,
+    )
 
 
 def _exists(name: str, within: int) -> bool:

@@ -12,18 +12,21 @@ refused change leaves the spec as it was.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foundry_mcp.core.errors import ConflictError, conflict, validation
+from foundry_mcp.core.errors import ConflictError, conflict, not_found, validation
 from foundry_mcp.core.specs import graph
 from foundry_mcp.core.specs.journal import note
-from foundry_mcp.core.specs.model import ROOT, Node, Spec, Status, is_container, is_task, natural, now_text
+from foundry_mcp.core.specs.model import ROOT, Node, Spec, Status, is_task, now_text
 
 __all__ = [
     "add",
+    "attach",
     "block",
     "claim",
     "complete",
     "depend",
+    "free",
     "holder",
+    "id_prefix",
     "join",
     "move",
     "release",
@@ -135,15 +138,17 @@ def reset(spec: Spec, task_id: str, *, message: str = "", owner: str | None = No
 def claim(spec: Spec, task_id: str | None, owner: str, *, lease_seconds: int) -> dict[str, Any]:
     """Hand a task to one owner for a while: the named one, or the next that is free."""
     if task_id is None:
-        free = [node_id for node_id in graph.ready(spec) if holder(spec.nodes[node_id]) is None]
-        if not free:
+        found = free(spec)
+        if not found:
             return {"task_id": None, "claimed": False}
-        task_id = free[0]
+        task_id = found[0]
     else:
         node = _task(spec, task_id)
         if node["status"] in {"completed", "blocked"}:
             raise _illegal(task_id, node, "claim")
+        _refuse_parent(spec, task_id, "claim")
         _check_holder(task_id, node, owner)
+        _check_starter(task_id, node, owner)
         waiting = graph.unmet(spec, task_id)
         if waiting:
             return {"task_id": task_id, "claimed": False, "blocked_by": waiting, "can_start": False}
@@ -153,11 +158,31 @@ def claim(spec: Spec, task_id: str | None, owner: str, *, lease_seconds: int) ->
     return {"task_id": task_id, "claimed": True, "owner": owner, "expires_at": expires}
 
 
+def free(spec: Spec) -> list[str]:
+    """What anybody may take now: ready and unclaimed, or begun by somebody whose lease has ended."""
+    ready = [node_id for node_id in graph.ready(spec) if holder(spec.nodes[node_id]) is None]
+    left = [
+        node_id
+        for node_id in spec.leaves
+        if spec.nodes[node_id]["status"] == "in_progress" and _lapsed(spec.nodes[node_id])
+    ]
+    return left + ready
+
+
 def release(spec: Spec, task_id: str, owner: str) -> dict[str, Any]:
     """Give a task back before its lease ends."""
     node = _task(spec, task_id)
     _check_holder(task_id, node, owner)
+    _check_starter(task_id, node, owner)
+    if holder(node) is None and node["status"] != "in_progress":
+        raise conflict(
+            f"{task_id} is not {owner}'s to release: nobody holds it",
+            code="INVALID_STATE",
+            task_id=task_id,
+            status=node["status"],
+        )
     _facts(node).pop("claim", None)
+    _facts(node).pop("owner", None)
     if node["status"] == "in_progress":
         _turn(spec, task_id, "pending", f"Released by {owner}", owner)
     return {"task_id": task_id, "released": True, "status": node["status"]}
@@ -165,11 +190,27 @@ def release(spec: Spec, task_id: str, owner: str) -> dict[str, Any]:
 
 def holder(node: Node) -> dict[str, Any] | None:
     """The claim on a task as long as it lasts; a completed task has none."""
+    held = _claim(node)
+    return None if held is None or node["status"] == "completed" or _is_over(held) else held
+
+
+def _claim(node: Node) -> dict[str, Any] | None:
     held: Any = node.get("metadata", {}).get("claim")
-    if not isinstance(held, dict) or node["status"] == "completed":
+    if not isinstance(held, dict) or not all(
+        isinstance(held.get(key), str) for key in ("owner", "expires_at")
+    ):
         return None
+    return held
+
+
+def _is_over(held: dict[str, Any]) -> bool:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return held if str(held.get("expires_at", "")) > now else None
+    return str(held["expires_at"]) <= now
+
+
+def _lapsed(node: Node) -> bool:
+    held = _claim(node)
+    return held is not None and _is_over(held)
 
 
 def add(
@@ -184,40 +225,43 @@ def add(
 ) -> dict[str, Any]:
     """Add a task, a subtask, a verification, a group or a phase below `parent`."""
     below = parent or (ROOT if kind == "phase" else _last_phase(spec))
-    above = spec.node(below)
-    allowed = {"phase": {"spec"}, "group": {"phase"}, "subtask": {"task", "subtask"}}.get(
-        kind, {"phase", "group", "task"}
-    )
-    if above.get("type") not in allowed:
-        raise validation(
-            "parent",
-            "parent",
-            f"a {kind} goes below {' or '.join(sorted(allowed))}, not below a {above.get('type')}",
-            received=below,
-        )
-    if is_task(above) and above["status"] == "completed":
-        raise _illegal(below, above, "add a subtask to")
-    for blocker in blocked_by or ():
+    _check_parent(spec, below, kind)
+    _check_details(details)
+    blockers = list(dict.fromkeys(blocked_by or ()))
+    for blocker in blockers:
         spec.node(blocker)
-    node_id = _fresh_id(spec, below, kind)
-    node: Node = {
-        "type": kind,
-        "title": title,
-        "status": "pending",
-        "parent": below,
-        "children": [],
-        "total_tasks": 0,
-        "completed_tasks": 0,
-        "metadata": {**({"description": description} if description else {}), **(details or {})},
-        "dependencies": {"blocks": [], "blocked_by": [], "depends": []},
+    loop = graph.would_cycle_below(spec, below, waits_for=blockers)
+    if loop:
+        raise conflict(
+            f"It would wait for itself below {below}", parent=below, blocked_by=blockers, cycle=loop
+        )
+    node_id = attach(spec, _fresh_id(spec, below, kind), title, below, kind)
+    spec.nodes[node_id]["metadata"] = {
+        **({"description": description} if description else {}),
+        **(details or {}),
     }
-    spec.nodes[node_id] = node
-    above.setdefault("children", []).append(node_id)
-    for blocker in blocked_by or ():
+    for blocker in blockers:
         join(spec, node_id, blocker)
     settle(spec)
     note(spec, "note", f"Added {kind}: {title}", task_id=node_id)
     return {"task_id": node_id, "status": "pending", "parent": below}
+
+
+def attach(spec: Spec, node_id: str, title: str, parent: str, kind: str) -> str:
+    """Put a new node below its parent, and nothing more."""
+    spec.nodes[node_id] = {
+        "type": kind,
+        "title": title,
+        "status": "pending",
+        "parent": parent,
+        "children": [],
+        "total_tasks": 0,
+        "completed_tasks": 0,
+        "metadata": {},
+        "dependencies": {"blocks": [], "blocked_by": [], "depends": []},
+    }
+    spec.nodes[parent].setdefault("children", []).append(node_id)
+    return node_id
 
 
 def update(
@@ -252,28 +296,28 @@ RESERVED = frozenset({"claim", "blocker", "evidence", "started_at", "completed_a
 
 
 def move(spec: Spec, task_id: str, parent: str) -> dict[str, Any]:
-    """Put a task below another parent; its id stays what it was."""
+    """Put a task below another parent; its id stays what it was, and below a task it is a subtask."""
     node, above = spec.node(task_id), spec.node(parent)
-    if is_container(node) and node["type"] != "group":
+    if node["type"] in {"spec", "phase"}:
         raise validation("task_id", "type", f"a {node['type']} cannot be moved", received=task_id)
-    if above.get("type") == "spec":
-        raise validation("parent", "parent", "a task goes below a phase, a group or a task", received=parent)
     if parent == task_id or task_id in spec.ancestors(parent):
         raise conflict(f"{task_id} cannot be moved below itself", task_id=task_id, parent=parent)
-    before = node.get("parent")
+    kind = (
+        "subtask"
+        if is_task(node) and is_task(above)
+        else "task"
+        if node["type"] == "subtask"
+        else node["type"]
+    )
+    _check_parent(spec, parent, kind)
+    loop = graph.would_cycle_below(spec, parent, node_id=task_id)
+    if loop:
+        raise conflict(
+            f"{task_id} would wait for itself below {parent}", task_id=task_id, parent=parent, cycle=loop
+        )
     _detach(spec, task_id)
     above.setdefault("children", []).append(task_id)
-    node["parent"] = parent
-    spec.changed()
-    loops = graph.find_cycles(spec)
-    if loops:
-        _detach(spec, task_id)
-        spec.nodes[str(before)]["children"].append(task_id)
-        node["parent"] = before
-        spec.changed()
-        raise conflict(
-            f"{task_id} would wait for itself below {parent}", task_id=task_id, parent=parent, cycle=loops[0]
-        )
+    node["parent"], node["type"] = parent, kind
     settle(spec)
     note(spec, "note", f"Moved to {parent}", task_id=task_id)
     return {"task_id": task_id, "parent": parent, "status": node["status"]}
@@ -304,13 +348,25 @@ def remove(spec: Spec, task_id: str) -> dict[str, Any]:
 def depend(spec: Spec, task_id: str, blocker: str, *, remove: bool = False) -> dict[str, Any]:
     """Let a task wait for another, or no longer; an edge that closes a circle is refused."""
     spec.node(task_id)
+    known = blocker in graph.blocked_by(spec, task_id)
     if remove:
+        if not known:
+            raise not_found(
+                "dependency", blocker, task_id=task_id, blocked_by=graph.blocked_by(spec, task_id)
+            )
         _edges(spec, task_id)["blocked_by"] = [x for x in graph.blocked_by(spec, task_id) if x != blocker]
         if blocker in spec.nodes:
             edges = _edges(spec, blocker)
             edges["blocks"] = [x for x in edges["blocks"] if x != task_id]
     else:
         spec.node(blocker)
+        if known:
+            raise conflict(
+                f"{task_id} already waits for {blocker}",
+                code="DUPLICATE_ENTRY",
+                task_id=task_id,
+                blocked_by=blocker,
+            )
         loop = [task_id] if blocker == task_id else graph.would_cycle(spec, task_id, blocker)
         if loop:
             raise conflict(
@@ -333,18 +389,15 @@ def settle(spec: Spec) -> None:
         if not below and is_task(node):
             node["total_tasks"], node["completed_tasks"] = 1, int(node["status"] == "completed")
             continue
-        node["total_tasks"] = sum(child["total_tasks"] for child in below)
-        node["completed_tasks"] = sum(child["completed_tasks"] for child in below)
-        if below:
-            node["status"] = _summed(node, below)
+        node["total_tasks"] = sum(child.get("total_tasks", 0) for child in below)
+        node["completed_tasks"] = sum(child.get("completed_tasks", 0) for child in below)
+        node["status"] = _summed(below)
 
 
-def _summed(node: Node, below: list[Node]) -> str:
+def _summed(below: list[Node]) -> str:
     statuses = {child["status"] for child in below}
     if statuses == {"completed"}:
         return "completed"
-    if node["status"] == "blocked" and is_task(node):
-        return "blocked"
     return "in_progress" if statuses & {"in_progress", "completed"} else "pending"
 
 
@@ -366,6 +419,8 @@ def _work(spec: Spec, task_id: str, action: str, owner: str | None) -> Node:
     node = _task(spec, task_id)
     if action not in LEGAL.get(node["status"], {}):
         raise _illegal(task_id, node, action)
+    if action != "complete":
+        _refuse_parent(spec, task_id, action)
     open_below = [child for child in spec.children(task_id) if spec.nodes[child]["status"] != "completed"]
     if action == "complete" and open_below:
         raise conflict(
@@ -377,6 +432,53 @@ def _work(spec: Spec, task_id: str, action: str, owner: str | None) -> Node:
         )
     _check_holder(task_id, node, owner)
     return node
+
+
+def _refuse_parent(spec: Spec, task_id: str, action: str) -> None:
+    below = spec.children(task_id)
+    if below:
+        raise conflict(
+            f"Cannot {action} {task_id}: it has subtasks, and its state is theirs",
+            code="INVALID_STATE",
+            remediation=f"Name one of its subtasks: {', '.join(below)}.",
+            task_id=task_id,
+            subtasks=below,
+        )
+
+
+def _check_parent(spec: Spec, parent: str, kind: str) -> None:
+    above = spec.node(parent)
+    allowed = {"phase": {"spec"}, "group": {"phase"}, "subtask": {"task", "subtask"}}.get(
+        kind, {"phase", "group"}
+    )
+    if above["type"] not in allowed:
+        raise validation(
+            "parent",
+            "parent",
+            f"a {kind} goes below a {' or a '.join(sorted(allowed))}, not below a {above['type']}",
+            received=parent,
+        )
+    if is_task(above) and above["status"] == "completed":
+        raise _illegal(parent, above, "put a subtask below")
+
+
+def _check_details(details: dict[str, Any] | None) -> None:
+    for key in sorted(RESERVED & (details or {}).keys()):
+        raise validation(
+            f"metadata.{key}", "reserved", f"{key} is kept by the actions that change it", received=key
+        )
+
+
+def _check_starter(task_id: str, node: Node, owner: str) -> None:
+    """A task that somebody began without a claim is still theirs; a lease that ended says they are gone."""
+    starter = node.get("metadata", {}).get("owner")
+    if node["status"] == "in_progress" and starter and starter != owner and not _lapsed(node):
+        raise conflict(
+            f"{task_id} was begun by {starter}",
+            remediation="Take another task, or reset this one if nobody works on it any more.",
+            task_id=task_id,
+            owner=starter,
+        )
 
 
 def _illegal(task_id: str, node: Node, action: str) -> ConflictError:
@@ -463,13 +565,15 @@ def _last_phase(spec: Spec) -> str:
 
 def _fresh_id(spec: Spec, parent: str, kind: str) -> str:
     """phase-3, task-3-7, task-3-7-2: the parent's number and the next free one. No number is used twice."""
+    prefix = id_prefix(parent, kind)
+    known = (*spec.nodes, *(str(entry.get("task_id", "")) for entry in spec.journal))
+    taken = [
+        int(tail) for name in known if name.startswith(prefix) and (tail := name[len(prefix) :]).isdecimal()
+    ]
+    return f"{prefix}{max(taken, default=0) + 1}"
+
+
+def id_prefix(parent: str, kind: str) -> str:
     stem = {"phase": "phase", "verify": "verify", "group": "group"}.get(kind, "task")
     numbers = "" if kind == "phase" else parent.partition("-")[2]
-    prefix = f"{stem}-{numbers}-" if numbers else f"{stem}-"
-    used = [
-        node_id
-        for node_id in (*spec.nodes, *(str(e.get("task_id", "")) for e in spec.journal))
-        if node_id.startswith(prefix)
-    ]
-    taken = [key[-2] for key in map(natural, used) if len(key) == len(natural(f"{prefix}1")) and not key[-1]]
-    return f"{prefix}{max(taken, default=0) + 1}"
+    return f"{stem}-{numbers}-" if numbers else f"{stem}-"
