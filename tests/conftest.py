@@ -60,11 +60,11 @@ def counter_registry() -> Registry:
     registry = Registry()
 
     @registry.operation("counter", "add", cli="counter add", writes=True)
-    def add(call: Call, *, amount: int = 1, dry_run: bool = False) -> dict[str, Any]:
+    def add(call: Call, *, amount: int = 1) -> dict[str, Any]:
         """Add to the counter."""
         file = call.surroundings.workspace / "count"
         total = amount + (int(file.read_text(encoding="utf-8")) if file.exists() else 0)
-        if not dry_run:
+        if not call.dry_run:
             file.write_text(str(total), encoding="utf-8")
         return {"total": total}
 

@@ -106,7 +106,7 @@ def test_the_same_key_with_other_parameters_is_a_conflict(make_bench, workspace)
 
 def test_the_same_key_with_another_operation_is_a_conflict(make_bench, registry: Registry):
     @registry.operation("other", cli="other", writes=True)
-    def other(call: Call, *, amount: int = 1, dry_run: bool = False) -> dict[str, Any]:
+    def other(call: Call, *, amount: int = 1) -> dict[str, Any]:
         """Take the same parameters."""
         return {}
 
@@ -211,7 +211,7 @@ from foundry_mcp.runtime import Request, Runtime
 registry = Registry()
 
 @registry.operation("counter", "add", cli="counter add", writes=True)
-def add(call, *, amount: int = 1, dry_run: bool = False):
+def add(call, *, amount: int = 1):
     with (call.surroundings.workspace / "runs").open("a", encoding="utf-8") as file:
         file.write("ran\\n")
     print("running", flush=True)

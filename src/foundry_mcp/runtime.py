@@ -26,7 +26,16 @@ from foundry_mcp.core.responses import (
     new_request_id,
     success_response,
 )
-from foundry_mcp.operations.declaration import IDEMPOTENCY, Answer, Call, Operation, Session, Surroundings
+from foundry_mcp.operations.declaration import (
+    DRY_RUN,
+    EXPECTED_REVISION,
+    IDEMPOTENCY,
+    Answer,
+    Call,
+    Operation,
+    Session,
+    Surroundings,
+)
 
 __all__ = ["Log", "Outcome", "Request", "Runtime"]
 
@@ -139,7 +148,9 @@ class Runtime:
         progress.running = True
         values = {name: getattr(parameters, name) for name in parameters.__struct_fields__}
         key = values.pop(IDEMPOTENCY, None)
-        if key is None or values.get("dry_run"):
+        call.dry_run = values.pop(DRY_RUN, False)
+        call.expected_revision = values.pop(EXPECTED_REVISION, None)
+        if key is None or call.dry_run:
             return self._succeed(request, progress, call, operation.run(call, **values))
         return self._run_once(request, progress, call, values, key)
 
@@ -170,7 +181,8 @@ class Runtime:
             self._kept = IdempotencyStore(self.surroundings.workspace)
         operation = progress.operation
         assert operation is not None  # noqa: S101 - only a found operation is run
-        with self._kept.slot(key, operation.name, msgspec.to_builtins(values)) as slot:
+        sent = {**msgspec.to_builtins(values), EXPECTED_REVISION: call.expected_revision}
+        with self._kept.slot(key, operation.name, sent) as slot:
             if slot.answer is not None:
                 kept = msgspec.convert(slot.answer, ToolResponse)
                 meta = {**kept.meta, "request_id": request.request_id, "replayed": True}

@@ -47,7 +47,8 @@ def open_folder(
     try:
         yield descriptor
     finally:
-        disk.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            disk.close(descriptor)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from foundry_mcp.core.metrics import Metrics
 from foundry_mcp.core.responses import warning
 from foundry_mcp.core.settings import Settings
 from foundry_mcp.core.specs.store import SpecStore
-from foundry_mcp.operations.parameters import IdempotencyKey
+from foundry_mcp.operations.parameters import DryRun, IdempotencyKey, Revision
 
 __all__ = [
     "REGISTRY",
@@ -47,6 +47,9 @@ __all__ = [
 ]
 
 IDEMPOTENCY = "idempotency_key"
+DRY_RUN = "dry_run"
+EXPECTED_REVISION = "expected_revision"
+"""What every write takes, so no operation declares it: they reach the operation through its call."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,10 @@ class Call:
     request_id: str
     session: Session
     surroundings: Surroundings
+    dry_run: bool = False
+    """Show what a write would change, and write nothing."""
+    expected_revision: int | None = None
+    """Write only if what is there is still at this revision."""
     warnings: list[dict[str, Any]] = field(default_factory=list)
 
     def warn(self, code: str, message: str, **context: Any) -> None:
@@ -112,6 +119,7 @@ class Operation:
     cli: str
     example: str
     writes: bool
+    revises: bool
     destructive: bool
     flag: str | None
     contract: Contract
@@ -132,8 +140,10 @@ class Operation:
         for name, parameter in self._signature.items():
             default = () if parameter.default is parameter.empty else (parameter.default,)
             fields.append((name, hints[name], *default))
+        if self.revises:
+            fields.append((EXPECTED_REVISION, Revision | None, None))
         if self.writes:
-            fields.append((IDEMPOTENCY, IdempotencyKey | None, None))
+            fields += [(DRY_RUN, DryRun, False), (IDEMPOTENCY, IdempotencyKey | None, None)]
         return msgspec.defstruct(
             f"{self.run.__name__}_parameters", fields, kw_only=True, forbid_unknown_fields=True
         )
@@ -299,14 +309,23 @@ class Registry:
         cli: str,
         example: str = "",
         writes: bool = False,
+        revises: bool = False,
         destructive: bool = False,
         flag: str | None = None,
         contract: Contract = Contract.V2,
     ) -> Callable[[Run], Run]:
-        """Declare the decorated function as an operation."""
+        """Declare the decorated function as an operation.
+
+        One that `writes` takes a dry run and an idempotency key; one that `revises` something that has
+        revisions takes the expected one too.
+        """
 
         def declare(run: Run) -> Run:
-            self.add(Operation(tool, action, run, cli, example, writes, destructive, flag, contract))
+            self.add(
+                Operation(
+                    tool, action, run, cli, example, writes or revises, revises, destructive, flag, contract
+                )
+            )
             return run
 
         return declare

@@ -10,9 +10,7 @@ from foundry_mcp.core.specs.model import Spec
 from foundry_mcp.operations.declaration import Answer, Call, operation
 from foundry_mcp.operations.parameters import (
     Cursor,
-    DryRun,
     Limit,
-    Revision,
     SpecId,
     TaskId,
     Timestamp,
@@ -25,7 +23,9 @@ EntryKind = Annotated[journal.Kind, Meta(description="Kind of entry")]
 Author = Annotated[str, Meta(min_length=1, max_length=200, description="Who wrote it")]
 
 
-@operation("journal", "add", cli="journal add", example="my-spec 'Chose SQLite' --kind decision", writes=True)
+@operation(
+    "journal", "add", cli="journal add", example="my-spec 'Chose SQLite' --kind decision", revises=True
+)
 def add(
     call: Call,
     spec_id: SpecId,
@@ -35,8 +35,6 @@ def add(
     kind: EntryKind = "note",
     task_id: TaskId | None = None,
     author: Author | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Write an entry into the journal of a spec or one of its tasks."""
 
@@ -47,7 +45,7 @@ def add(
         return journal.note(spec, kind, head, content, task_id=task_id, author=author or call.session.client)
 
     written = call.surroundings.specs.write(
-        spec_id, change, expected_revision=expected_revision, dry_run=dry_run
+        spec_id, change, expected_revision=call.expected_revision, dry_run=call.dry_run
     )
     return told(written, {"entry": written.result})
 

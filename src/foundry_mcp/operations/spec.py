@@ -1,24 +1,21 @@
 """The tool `spec`: plans as a whole."""
 
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from foundry_mcp.core.errors import ConflictError, FoundryError, validation
+from foundry_mcp.core.errors import ConflictError, validation
 from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, paginate, query_hash
-from foundry_mcp.core.specs import graph, outline, rules
+from foundry_mcp.core.specs import briefing, graph, outline, rules
 from foundry_mcp.core.specs.differences import differences
 from foundry_mcp.core.specs.lifecycle import enter
-from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Node, Spec, is_task, natural
+from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec
 from foundry_mcp.core.specs.store import Entry, SpecStore, Written
 from foundry_mcp.operations.declaration import Answer, Call, operation
 from foundry_mcp.operations.parameters import (
     Cursor,
-    DryRun,
     Limit,
     Prose,
-    Revision,
     SpecId,
     TaskId,
     Timestamp,
@@ -97,7 +94,7 @@ def get(call: Call, spec_id: SpecId, *, view: View = "full", phase: TaskId | Non
         "progress": spec.progress(start),
     }
     if view == "outline":
-        return {"spec": head, "outline": [_line(spec, node_id) for node_id in spec.walk(start)]}
+        return {"spec": head, "outline": [briefing.line(spec, node_id) for node_id in spec.walk(start)]}
     return {"spec": head, "hierarchy": {node_id: spec.nodes[node_id] for node_id in spec.walk(start)}}
 
 
@@ -110,7 +107,6 @@ def create(
     outline: OutlineText | None = None,
     spec_id: SpecId | None = None,
     metadata: Facts | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Make a new spec from a title, a template or a Markdown outline."""
     if template and outline:
@@ -120,14 +116,14 @@ def create(
     stem = document["spec_id"].removesuffix("-001")
     for number in range(1, MAX_ID_TRIES + 1):
         try:
-            spec = store.create(document, dry_run=dry_run)
+            spec = store.create(document, dry_run=call.dry_run)
         except ConflictError as taken:
             if spec_id is not None or taken.code != "ALREADY_EXISTS" or number == MAX_ID_TRIES:
                 raise
             document["spec_id"] = f"{stem}-{number + 1:03d}"
         else:
             break
-    lines = [_line(spec, node_id) for node_id in spec.order[1:]]
+    lines = [briefing.line(spec, node_id) for node_id in spec.order[1:]]
     data = {
         "spec_id": spec.id,
         "title": spec.title,
@@ -135,10 +131,10 @@ def create(
         "revision": spec.revision,
         "outline": lines,
     }
-    return {**data, "dry_run": True} if dry_run else data
+    return {**data, "dry_run": True} if call.dry_run else data
 
 
-@operation("spec", "update", cli="specs update", example='my-spec --title "A better title"', writes=True)
+@operation("spec", "update", cli="specs update", example='my-spec --title "A better title"', revises=True)
 def update(
     call: Call,
     spec_id: SpecId,
@@ -151,8 +147,6 @@ def update(
     risks: Lines | None = None,
     questions: Lines | None = None,
     success_criteria: Lines | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Change the title and metadata of a spec."""
     said = {
@@ -175,7 +169,7 @@ def update(
                 spec.metadata[key] = value
 
     written = call.surroundings.specs.write(
-        spec_id, change, expected_revision=expected_revision, dry_run=dry_run
+        spec_id, change, expected_revision=call.expected_revision, dry_run=call.dry_run
     )
     return told(written, {"title": written.after.title})
 
@@ -194,19 +188,12 @@ def validate(call: Call, spec_id: SpecId) -> dict[str, Any]:
     }
 
 
-@operation("spec", "fix", cli="validate fix", example="my-spec --apply", writes=True)
-def fix(
-    call: Call,
-    spec_id: SpecId,
-    *,
-    apply: Apply = False,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("spec", "fix", cli="validate fix", example="my-spec --apply", revises=True)
+def fix(call: Call, spec_id: SpecId, *, apply: Apply = False) -> dict[str, Any]:
     """Mend what validate found and can be mended: shows first, writes with apply."""
-    write = apply and not dry_run
+    write = apply and not call.dry_run
     written = call.surroundings.specs.write(
-        spec_id, rules.fix, expected_revision=expected_revision, dry_run=not write
+        spec_id, rules.fix, expected_revision=call.expected_revision, dry_run=not write
     )
     left = rules.findings(written.after)
     mended = [finding.describe() for finding in written.result]
@@ -230,7 +217,7 @@ def analyze(call: Call, spec_id: SpecId) -> dict[str, Any]:
         "waves": turns,
         "ready": graph.ready(spec),
         "orphans": [node_id for node_id in spec.nodes if node_id not in set(spec.order)],
-        "shared_files": _shared_files(call.surroundings.specs, spec),
+        "shared_files": briefing.shared_files(call.surroundings.specs, spec),
     }
 
 
@@ -295,63 +282,37 @@ def diff(
     return Answer(data, page.pagination)
 
 
-@operation("spec", "rollback", cli="specs rollback", example="my-spec 3", writes=True, destructive=True)
-def rollback(
-    call: Call,
-    spec_id: SpecId,
-    revision: Kept,
-    *,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("spec", "rollback", cli="specs rollback", example="my-spec 3", revises=True, destructive=True)
+def rollback(call: Call, spec_id: SpecId, revision: Kept) -> dict[str, Any]:
     """Put an earlier revision back as a new one; what is there now is kept too."""
     written = call.surroundings.specs.roll_back(
-        spec_id, revision, expected_revision=expected_revision, dry_run=dry_run
+        spec_id, revision, expected_revision=call.expected_revision, dry_run=call.dry_run
     )
     return told(written, {"restored_revision": revision})
 
 
-@operation("spec", "activate", cli="lifecycle activate", example="my-spec", writes=True)
-def activate(
-    call: Call, spec_id: SpecId, *, expected_revision: Revision | None = None, dry_run: DryRun = False
-) -> dict[str, Any]:
+@operation("spec", "activate", cli="lifecycle activate", example="my-spec", revises=True)
+def activate(call: Call, spec_id: SpecId) -> dict[str, Any]:
     """Begin work on a spec: move it to active."""
-    return _enter(call, spec_id, "active", expected_revision, dry_run=dry_run)
+    return _enter(call, spec_id, "active")
 
 
-@operation("spec", "complete", cli="lifecycle complete", example="my-spec", writes=True)
-def complete(
-    call: Call,
-    spec_id: SpecId,
-    *,
-    force: Force = False,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("spec", "complete", cli="lifecycle complete", example="my-spec", revises=True)
+def complete(call: Call, spec_id: SpecId, *, force: Force = False) -> dict[str, Any]:
     """Close a spec whose tasks are done: move it to completed."""
-    return _enter(call, spec_id, "completed", expected_revision, dry_run=dry_run, force=force)
+    return _enter(call, spec_id, "completed", force=force)
 
 
-@operation("spec", "archive", cli="lifecycle archive", example="my-spec", writes=True)
-def archive(
-    call: Call, spec_id: SpecId, *, expected_revision: Revision | None = None, dry_run: DryRun = False
-) -> dict[str, Any]:
+@operation("spec", "archive", cli="lifecycle archive", example="my-spec", revises=True)
+def archive(call: Call, spec_id: SpecId) -> dict[str, Any]:
     """Put a spec aside: move it to archived."""
-    return _enter(call, spec_id, "archived", expected_revision, dry_run=dry_run)
+    return _enter(call, spec_id, "archived")
 
 
-@operation("spec", "move", cli="lifecycle move", example="my-spec active", writes=True)
-def move(
-    call: Call,
-    spec_id: SpecId,
-    to: FolderName,
-    *,
-    force: Force = False,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("spec", "move", cli="lifecycle move", example="my-spec active", revises=True)
+def move(call: Call, spec_id: SpecId, to: FolderName, *, force: Force = False) -> dict[str, Any]:
     """Move a spec to another lifecycle folder, if that is legal."""
-    return _enter(call, spec_id, to, expected_revision, dry_run=dry_run, force=force)
+    return _enter(call, spec_id, to, force=force)
 
 
 def read(call: Call, spec_id: str) -> Spec:
@@ -382,15 +343,13 @@ def told(written: Written, data: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _enter(
-    call: Call, spec_id: str, to: Folder, expected_revision: int | None, *, dry_run: bool, force: bool = False
-) -> dict[str, Any]:
+def _enter(call: Call, spec_id: str, to: Folder, *, force: bool = False) -> dict[str, Any]:
     written = call.surroundings.specs.move(
         spec_id,
         to,
         lambda spec: enter(spec, to, force=force),
-        expected_revision=expected_revision,
-        dry_run=dry_run,
+        expected_revision=call.expected_revision,
+        dry_run=call.dry_run,
     )
     return told(written, written.result)
 
@@ -403,25 +362,6 @@ def _drafted(
     if source:
         outline.read_outline(Spec(document, "pending"), source)
     return document
-
-
-def _line(spec: Spec, node_id: str) -> dict[str, Any]:
-    node = spec.nodes[node_id]
-    depth = sum(1 for _ in spec.ancestors(node_id))
-    line = {
-        "id": node_id,
-        "type": node["type"],
-        "title": node.get("title", ""),
-        "status": node["status"],
-        "depth": depth,
-    }
-    if is_task(node):
-        return line
-    return {
-        **line,
-        "completed_tasks": node.get("completed_tasks", 0),
-        "total_tasks": node.get("total_tasks", 0),
-    }
 
 
 def _matches(
@@ -440,33 +380,3 @@ def _matches(
         return False
     spec = store.read(row["spec_id"], row["status"])
     return any(wanted in str(node.get("title", "")).casefold() for node in spec.nodes.values())
-
-
-def _shared_files(store: SpecStore, spec: Spec) -> list[dict[str, Any]]:
-    mine = _files(spec)
-    shared: dict[str, list[str]] = {}
-    for entry in store.index(("active", "pending")):
-        if entry.spec_id == spec.id or not mine:
-            continue
-        with suppress(FoundryError):  # a spec that cannot be read says so when it is listed
-            for path in mine & _files(store.read(entry.spec_id, entry.folder)):
-                shared.setdefault(path, []).append(entry.spec_id)
-    return [{"file": path, "specs": sorted(others, key=natural)} for path, others in sorted(shared.items())]
-
-
-def _files(spec: Spec) -> set[str]:
-    """The files that the open tasks of a spec intend to change."""
-    found: set[str] = set()
-    for node_id in spec.leaves:
-        node = spec.nodes[node_id]
-        if node["status"] != "completed":
-            found |= set(files(node))
-    return found
-
-
-def files(node: Node) -> list[str]:
-    """The files a task names, one by one or as a list; anything else there is no file."""
-    facts = node.get("metadata", {})
-    listed = facts.get("files")
-    named = [facts.get("file_path"), *(listed if isinstance(listed, list) else [listed])]
-    return [path for path in named if isinstance(path, str) and path]

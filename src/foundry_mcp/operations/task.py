@@ -8,22 +8,28 @@ from msgspec import Meta
 
 from foundry_mcp.core.errors import FoundryError, unknown_name, validation
 from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, Page, paginate, query_hash
-from foundry_mcp.core.specs import graph, journal, tasks
+from foundry_mcp.core.specs import briefing, structure, tasks
 from foundry_mcp.core.specs.model import ROOT, Spec, Status, natural
 from foundry_mcp.core.specs.store import SpecStore, Written
-from foundry_mcp.operations.declaration import Answer, Call, Operation, operation
+from foundry_mcp.operations.declaration import (
+    DRY_RUN,
+    EXPECTED_REVISION,
+    IDEMPOTENCY,
+    Answer,
+    Call,
+    Operation,
+    operation,
+)
 from foundry_mcp.operations.parameters import (
     Cursor,
-    DryRun,
     Limit,
     Owner,
     Prose,
-    Revision,
     SpecId,
     TaskId,
     Title,
 )
-from foundry_mcp.operations.spec import files, read, told
+from foundry_mcp.operations.spec import read, told
 
 StatusName = Annotated[Status, Meta(description="Only in this state")]
 PhaseId = Annotated[TaskId, Meta(description="Only below this phase, group or task")]
@@ -50,8 +56,6 @@ Changes = Annotated[
 ]
 Partial = Annotated[bool, Meta(description="Keep what succeeds even if something fails")]
 
-JOURNAL_SHOWN = 5
-
 
 @operation("task", "query", cli="tasks query", example="my-spec --status pending")
 def query(
@@ -73,12 +77,12 @@ def query(
         for task_id in spec.tasks
         if (status is None or spec.nodes[task_id]["status"] == status)
         and (below is None or task_id in below)
-        and (owner is None or _owner(spec, task_id) == owner)
-        and (text is None or _mentions(spec, task_id, text.casefold()))
+        and (owner is None or briefing.owner(spec, task_id) == owner)
+        and (text is None or briefing.mentions(spec, task_id, text.casefold()))
     ]
     bound = query_hash("task.query", spec_id=spec_id, status=status, phase=phase, owner=owner, text=text)
     page = _page(spec, found, bound, cursor, limit)
-    rows = [_row(spec, task_id) for task_id in page.rows]
+    rows = [briefing.row(spec, task_id) for task_id in page.rows]
     return Answer(
         {"spec_id": spec_id, "tasks": rows, "total_count": len(spec.tasks), "filtered_count": len(found)},
         page.pagination,
@@ -90,18 +94,18 @@ def get(call: Call, spec_id: SpecId, task_id: TaskId) -> dict[str, Any]:
     """Give everything that is needed to start a task."""
     spec = read(call, spec_id)
     spec.node(task_id)
-    return {"spec_id": spec_id, "revision": spec.revision, "task": _whole(spec, task_id)}
+    return {"spec_id": spec_id, "revision": spec.revision, "task": briefing.whole(spec, task_id)}
 
 
 @operation("task", "next", cli="tasks next", example="my-spec")
 def next_task(call: Call, spec_id: SpecId) -> dict[str, Any]:
     """Give the next task that can start and nobody has claimed."""
     spec = read(call, spec_id)
-    free = next(iter(_free(spec)), None)
+    free = next(iter(briefing.free(spec)), None)
     data: dict[str, Any] = {"spec_id": spec_id, "revision": spec.revision, "progress": spec.progress()}
     if free is not None:
-        return {**data, "task": _whole(spec, free), "can_start": True}
-    state = _standstill(spec)
+        return {**data, "task": briefing.whole(spec, free), "can_start": True}
+    state = briefing.standstill(spec)
     if state != "completed":
         call.warn("TASK_BLOCKED", f"Nothing can start now: {state.replace('_', ' ')}", state=state)
     return {**data, "task": None, "can_start": False, "state": state}
@@ -113,9 +117,9 @@ def ready(
 ) -> Answer:
     """List all that could start now, side by side."""
     spec = read(call, spec_id)
-    found = _ready(spec)
+    found = briefing.ready(spec)
     page = _page(spec, found, query_hash("task.ready", spec_id=spec_id), cursor, limit)
-    rows = [_row(spec, task_id) for task_id in page.rows]
+    rows = [briefing.row(spec, task_id) for task_id in page.rows]
     return Answer({"spec_id": spec_id, "tasks": rows, "total_count": len(found)}, page.pagination)
 
 
@@ -144,62 +148,38 @@ def progress(call: Call, spec_id: SpecId) -> dict[str, Any]:
     }
 
 
-@operation("task", "claim", cli="tasks claim", example="my-spec --owner agent-1", writes=True)
+@operation("task", "claim", cli="tasks claim", example="my-spec --owner agent-1", revises=True)
 def claim(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId | None = None,
-    *,
-    owner: Owner,
-    lease_seconds: Lease = 3600,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
+    call: Call, spec_id: SpecId, task_id: TaskId | None = None, *, owner: Owner, lease_seconds: Lease = 3600
 ) -> dict[str, Any]:
     """Take a task for yourself, the named one or the next free one, until the lease ends."""
 
     def change(spec: Spec) -> dict[str, Any]:
         return tasks.claim(spec, task_id, owner, lease_seconds=lease_seconds)
 
-    return _write(call, spec_id, change, expected_revision, dry_run)
+    return _write(call, spec_id, change)
 
 
-@operation("task", "release", cli="tasks release", example="my-spec task-1-1 --owner agent-1", writes=True)
-def release(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    *,
-    owner: Owner,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("task", "release", cli="tasks release", example="my-spec task-1-1 --owner agent-1", revises=True)
+def release(call: Call, spec_id: SpecId, task_id: TaskId, *, owner: Owner) -> dict[str, Any]:
     """Give a claimed task back."""
-    return _write(call, spec_id, lambda spec: tasks.release(spec, task_id, owner), expected_revision, dry_run)
+    return _write(call, spec_id, lambda spec: tasks.release(spec, task_id, owner))
 
 
-@operation("task", "start", cli="tasks start", example="my-spec task-1-1", writes=True)
+@operation("task", "start", cli="tasks start", example="my-spec task-1-1", revises=True)
 def start(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    *,
-    owner: Owner | None = None,
-    note: Prose = "",
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
+    call: Call, spec_id: SpecId, task_id: TaskId, *, owner: Owner | None = None, note: Prose = ""
 ) -> dict[str, Any]:
     """Begin a task; one that waits for others is not begun, and the answer says for what."""
     return _write(
         call,
         spec_id,
         lambda spec: tasks.start(spec, task_id, owner=owner, message=note),
-        expected_revision,
-        dry_run,
     )
 
 
 @operation(
-    "task", "complete", cli="tasks complete", example="my-spec task-1-1 --note 'All tests pass'", writes=True
+    "task", "complete", cli="tasks complete", example="my-spec task-1-1 --note 'All tests pass'", revises=True
 )
 def complete(
     call: Call,
@@ -209,15 +189,13 @@ def complete(
     note: Prose = "",
     evidence: Evidence | None = None,
     owner: Owner | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Finish a task, with a note and what shows that it is done."""
 
     def change(spec: Spec) -> dict[str, Any]:
         return tasks.complete(spec, task_id, owner=owner, message=note, evidence=evidence)
 
-    return _write(call, spec_id, change, expected_revision, dry_run)
+    return _write(call, spec_id, change)
 
 
 @operation(
@@ -225,7 +203,7 @@ def complete(
     "block",
     cli="tasks block",
     example="my-spec task-1-1 --reason 'Waiting for approval'",
-    writes=True,
+    revises=True,
 )
 def block(
     call: Call,
@@ -235,62 +213,40 @@ def block(
     reason: Reason,
     kind: BlockKind = "dependency",
     owner: Owner | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Say that a task cannot go on, and why."""
     return _write(
         call,
         spec_id,
         lambda spec: tasks.block(spec, task_id, reason, kind=kind, owner=owner),
-        expected_revision,
-        dry_run,
     )
 
 
-@operation("task", "unblock", cli="tasks unblock", example="my-spec task-1-1", writes=True)
+@operation("task", "unblock", cli="tasks unblock", example="my-spec task-1-1", revises=True)
 def unblock(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    *,
-    note: Prose = "",
-    owner: Owner | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
+    call: Call, spec_id: SpecId, task_id: TaskId, *, note: Prose = "", owner: Owner | None = None
 ) -> dict[str, Any]:
     """Say that a blocked task can go on."""
     return _write(
         call,
         spec_id,
         lambda spec: tasks.unblock(spec, task_id, message=note, owner=owner),
-        expected_revision,
-        dry_run,
     )
 
 
-@operation("task", "reset", cli="tasks reset", example="my-spec task-1-1", writes=True)
+@operation("task", "reset", cli="tasks reset", example="my-spec task-1-1", revises=True)
 def reset(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    *,
-    note: Prose = "",
-    owner: Owner | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
+    call: Call, spec_id: SpecId, task_id: TaskId, *, note: Prose = "", owner: Owner | None = None
 ) -> dict[str, Any]:
     """Take a task back to pending."""
     return _write(
         call,
         spec_id,
         lambda spec: tasks.reset(spec, task_id, message=note, owner=owner),
-        expected_revision,
-        dry_run,
     )
 
 
-@operation("task", "add", cli="tasks add", example="my-spec 'Write the tests' --parent phase-2", writes=True)
+@operation("task", "add", cli="tasks add", example="my-spec 'Write the tests' --parent phase-2", revises=True)
 def add(
     call: Call,
     spec_id: SpecId,
@@ -301,13 +257,11 @@ def add(
     description: Prose = "",
     metadata: Facts | None = None,
     blocked_by: Blockers | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Add a task, subtask, verification, group or phase."""
 
     def change(spec: Spec) -> dict[str, Any]:
-        return tasks.add(
+        return structure.add(
             spec,
             title,
             parent=parent,
@@ -317,11 +271,11 @@ def add(
             blocked_by=blocked_by,
         )
 
-    return _write(call, spec_id, change, expected_revision, dry_run)
+    return _write(call, spec_id, change)
 
 
 @operation(
-    "task", "update", cli="tasks update", example="my-spec task-1-1 --title 'A better title'", writes=True
+    "task", "update", cli="tasks update", example="my-spec task-1-1 --title 'A better title'", revises=True
 )
 def update(
     call: Call,
@@ -331,62 +285,36 @@ def update(
     title: Title | None = None,
     description: Prose | None = None,
     metadata: Facts | None = None,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
 ) -> dict[str, Any]:
     """Change what a task says."""
 
     def change(spec: Spec) -> dict[str, Any]:
-        return tasks.update(spec, task_id, title=title, description=description, details=metadata)
+        return structure.update(spec, task_id, title=title, description=description, details=metadata)
 
-    return _write(call, spec_id, change, expected_revision, dry_run)
+    return _write(call, spec_id, change)
 
 
-@operation("task", "move", cli="tasks move", example="my-spec task-1-1 phase-2", writes=True)
-def move(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    parent: TaskId,
-    *,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("task", "move", cli="tasks move", example="my-spec task-1-1 phase-2", revises=True)
+def move(call: Call, spec_id: SpecId, task_id: TaskId, parent: TaskId) -> dict[str, Any]:
     """Put a task below another phase, group or task."""
-    return _write(call, spec_id, lambda spec: tasks.move(spec, task_id, parent), expected_revision, dry_run)
+    return _write(call, spec_id, lambda spec: structure.move(spec, task_id, parent))
 
 
-@operation("task", "remove", cli="tasks remove", example="my-spec task-1-1", writes=True, destructive=True)
-def remove(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    *,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+@operation("task", "remove", cli="tasks remove", example="my-spec task-1-1", revises=True, destructive=True)
+def remove(call: Call, spec_id: SpecId, task_id: TaskId) -> dict[str, Any]:
     """Take a task and everything below it out of the spec."""
-    return _write(call, spec_id, lambda spec: tasks.remove(spec, task_id), expected_revision, dry_run)
+    return _write(call, spec_id, lambda spec: structure.remove(spec, task_id))
 
 
-@operation("task", "depend", cli="tasks depend", example="my-spec task-1-2 task-1-1", writes=True)
+@operation("task", "depend", cli="tasks depend", example="my-spec task-1-2 task-1-1", revises=True)
 def depend(
-    call: Call,
-    spec_id: SpecId,
-    task_id: TaskId,
-    waits_for: TaskId,
-    *,
-    remove: Removes = False,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
+    call: Call, spec_id: SpecId, task_id: TaskId, waits_for: TaskId, *, remove: Removes = False
 ) -> dict[str, Any]:
     """Let a task wait for another, or no longer; a circle is refused."""
     return _write(
         call,
         spec_id,
-        lambda spec: tasks.depend(spec, task_id, waits_for, remove=remove),
-        expected_revision,
-        dry_run,
+        lambda spec: structure.depend(spec, task_id, waits_for, remove=remove),
     )
 
 
@@ -395,17 +323,9 @@ def depend(
     "batch",
     cli="tasks batch",
     example='my-spec --changes \'[{"action": "complete", "task_id": "task-1-1"}]\'',
-    writes=True,
+    revises=True,
 )
-def batch(
-    call: Call,
-    spec_id: SpecId,
-    *,
-    changes: Changes,
-    partial: Partial = False,
-    expected_revision: Revision | None = None,
-    dry_run: DryRun = False,
-) -> dict[str, Any]:
+def batch(call: Call, spec_id: SpecId, *, changes: Changes, partial: Partial = False) -> dict[str, Any]:
     """Make many changes in one write: all of them or none, or with partial what succeeds."""
     prepared = [_prepare(call, spec_id, index, change) for index, change in enumerate(changes)]
     failures: list[dict[str, Any]] = []
@@ -436,7 +356,7 @@ def batch(
         return results
 
     written = call.surroundings.specs.write(
-        spec_id, apply, expected_revision=expected_revision, dry_run=dry_run
+        spec_id, apply, expected_revision=call.expected_revision, dry_run=call.dry_run
     )
     data: dict[str, Any] = {
         "processed": len(written.result),
@@ -451,6 +371,7 @@ def batch(
     return told(written, data)
 
 
+SHARED = (IDEMPOTENCY, DRY_RUN, EXPECTED_REVISION)
 ENVELOPE = frozenset({"spec_id", "revision", "progress"})
 """What the answer of the batch says once for all its changes."""
 
@@ -478,7 +399,7 @@ def _prepare(
             "action of a change", change.get("action"), actions, field=f"changes[{index}].action"
         )
     declared = registry.find("task", change["action"])
-    for key in ("spec_id", "expected_revision", "dry_run", "idempotency_key"):
+    for key in ("spec_id", *SHARED):
         if key in change:
             raise validation(f"changes[{index}].{key}", "batch", f"{key} is said once, for the whole batch")
     try:
@@ -489,45 +410,27 @@ def _prepare(
         failure.details["change"] = index
         raise
     values = {name: getattr(parameters, name) for name in parameters.__struct_fields__}
-    del values["idempotency_key"]
-    return declared, values
+    return declared, {name: value for name, value in values.items() if name not in SHARED}
 
 
 def _write(
     call: Call,
     spec_id: str,
     change: Callable[[Spec], dict[str, Any]],
-    expected_revision: int | None,
-    dry_run: bool,
 ) -> dict[str, Any]:
     written = call.surroundings.specs.write(
-        spec_id, change, expected_revision=expected_revision, dry_run=dry_run
+        spec_id, change, expected_revision=call.expected_revision, dry_run=call.dry_run
     )
     if written.result.get("can_start") is False:
         call.warn(
             "TASK_BLOCKED", "Task blocked by incomplete dependencies", blocked_by=written.result["blocked_by"]
         )
     elif written.result.get("claimed") is False:
-        state = _standstill(written.after)
+        state = briefing.standstill(written.after)
         call.warn("TASK_BLOCKED", f"Nothing can be claimed now: {state.replace('_', ' ')}", state=state)
     elif written.result.get("status") == "blocked":
         call.warn("TASK_BLOCKED", "Task is blocked and cannot proceed")
     return told(written, written.result)
-
-
-def _ready(spec: Spec) -> list[str]:
-    """What could start now. Worked out once for a spec as it was read; claims come and go with the clock."""
-    found = spec.__dict__.get("ready")
-    if found is None:
-        found = spec.__dict__["ready"] = graph.ready(spec)
-    ready_ids: list[str] = found
-    return ready_ids
-
-
-def _free(spec: Spec) -> list[str]:
-    """What anybody may take now, from the list that is worked out once; only who holds what is asked anew."""
-    held = [node_id for node_id in spec.leaves if "claim" in spec.nodes[node_id].get("metadata", ())]
-    return tasks.free(spec) if held else _ready(spec)
 
 
 def _page(spec: Spec, found: list[str], bound: str, cursor: str | None, limit: int) -> Page[str]:
@@ -555,66 +458,3 @@ def _plain(result: Answer | dict[str, Any]) -> dict[str, Any]:
 def _below(spec: Spec, phase: str) -> set[str]:
     spec.node(phase)
     return set(spec.walk(phase))
-
-
-def _owner(spec: Spec, task_id: str) -> str | None:
-    node = spec.nodes[task_id]
-    held = tasks.holder(node)
-    owner = held["owner"] if held else node.get("metadata", {}).get("owner")
-    return str(owner) if owner else None
-
-
-def _mentions(spec: Spec, task_id: str, text: str) -> bool:
-    node = spec.nodes[task_id]
-    return (
-        text
-        in f"{task_id} {node.get('title', '')} {node.get('metadata', {}).get('description', '')}".casefold()
-    )
-
-
-def _row(spec: Spec, task_id: str) -> dict[str, Any]:
-    node = spec.nodes[task_id]
-    row: dict[str, Any] = {
-        "task_id": task_id,
-        "description": node.get("title", ""),
-        "status": node["status"],
-        "type": node["type"],
-        "phase": spec.phase_of(task_id),
-    }
-    owner = _owner(spec, task_id)
-    return {**row, "owner": owner} if owner else row
-
-
-def _whole(spec: Spec, task_id: str) -> dict[str, Any]:
-    node = spec.nodes[task_id]
-    facts = dict(node.get("metadata", {}))
-    waits_for = graph.blockers(spec, task_id)
-    held = tasks.holder(node)
-    return {
-        **_row(spec, task_id),
-        "title": node.get("title", ""),
-        "parent": node.get("parent"),
-        "children": spec.children(task_id),
-        "acceptance_criteria": facts.pop("acceptance_criteria", []),
-        "files": files(node),
-        "waits_for": [_row(spec, other) for other in waits_for if other in spec.nodes],
-        "blocked_by": graph.unmet(spec, task_id),
-        "waited_for_by": graph.dependents(spec, task_id),
-        "can_start": graph.is_ready(spec, task_id),
-        "claim": held,
-        "metadata": {key: value for key, value in facts.items() if key not in {"claim", "files"}},
-        "dependency_journal": [
-            entry for other in waits_for for _, entry in journal.select(spec, task_id=other)[-JOURNAL_SHOWN:]
-        ],
-        "journal": [entry for _, entry in journal.select(spec, task_id=task_id)[-JOURNAL_SHOWN:]],
-    }
-
-
-def _standstill(spec: Spec) -> str:
-    """Why nothing can start: everything is done, under way, taken, or waiting."""
-    states = {spec.nodes[node_id]["status"] for node_id in spec.leaves}
-    if states <= {"completed"}:
-        return "completed"
-    if _ready(spec):
-        return "all_claimed"
-    return "in_progress" if "in_progress" in states else "blocked"

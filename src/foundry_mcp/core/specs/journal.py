@@ -1,5 +1,6 @@
 """The journal of a spec: what happened, in the order it happened, whatever the clock said."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from foundry_mcp.core.specs.model import Spec, now_text
@@ -18,7 +19,7 @@ def note(
     *,
     task_id: str | None = None,
     author: str | None = None,
-    **facts: Any,
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Add an entry. Its time is never before the last one's."""
     last = spec.journal[-1].get("timestamp") if spec.journal else None
@@ -28,7 +29,7 @@ def note(
         "title": title,
         "content": content,
         "author": author or OURS,
-        "metadata": facts,
+        "metadata": dict(facts or {}),
         **({"task_id": task_id} if task_id else {}),
     }
     spec.journal.append(entry)

@@ -44,6 +44,10 @@ def enter(spec: Spec, to: Folder, *, force: bool = False, author: str | None = N
     if "status" in spec.document:  # the files of earlier versions say it twice
         spec.document["status"] = to
     note(
-        spec, "status_change", f"Spec: {spec.folder} → {to}", author=author, **{"from": spec.folder, "to": to}
+        spec,
+        "status_change",
+        f"Spec: {spec.folder} → {to}",
+        author=author,
+        facts={"from": spec.folder, "to": to},
     )
     return {"spec_id": spec.id, "status": to, "previous_status": spec.folder}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from foundry_mcp.core.errors import validation
-from foundry_mcp.core.specs import tasks
+from foundry_mcp.core.specs import structure
 from foundry_mcp.core.specs.model import ROOT, Spec, now_text
 
 __all__ = ["TEMPLATES", "Template", "new_document", "read_outline", "slug"]
@@ -102,10 +102,10 @@ def read_outline(spec: Spec, text: str) -> str | None:
             if level is not None and len(heading[1]) < level:
                 title = title or heading[2]
                 continue
-            phase = tasks.attach(spec, ids.next(ROOT, "phase"), heading[2], ROOT, "phase")
+            phase = structure.attach(spec, ids.next(ROOT, "phase"), heading[2], ROOT, "phase")
             parents = []
         elif checkbox := _CHECKBOX.match(line):
-            phase = phase or tasks.attach(spec, ids.next(ROOT, "phase"), "Tasks", ROOT, "phase")
+            phase = phase or structure.attach(spec, ids.next(ROOT, "phase"), "Tasks", ROOT, "phase")
             _add_task(spec, ids, checkbox, phase, parents)
         elif parents and (bullet := _BULLET.match(line)):
             spec.nodes[parents[-1][1]]["metadata"].setdefault("acceptance_criteria", []).append(bullet[1])
@@ -114,7 +114,7 @@ def read_outline(spec: Spec, text: str) -> str | None:
     for node in spec.nodes.values():
         if isinstance(node["metadata"].get("description"), list):
             node["metadata"]["description"] = " ".join(node["metadata"]["description"])
-    tasks.settle(spec)
+    structure.settle(spec)
     return title
 
 
@@ -125,7 +125,7 @@ class _Ids:
         self._last: dict[str, int] = {}
 
     def next(self, parent: str, kind: str) -> str:
-        prefix = tasks.id_prefix(parent, kind)
+        prefix = structure.id_prefix(parent, kind)
         self._last[prefix] = self._last.get(prefix, 0) + 1
         return f"{prefix}{self._last[prefix]}"
 
@@ -148,7 +148,7 @@ def _add_task(
     if spec.nodes[parent]["type"] == "verify":  # what is indented below a check belongs to the check itself
         spec.nodes[parent]["metadata"].setdefault("acceptance_criteria", []).append(title)
         return
-    task_id = tasks.attach(spec, ids.next(parent, kind), title, parent, kind)
+    task_id = structure.attach(spec, ids.next(parent, kind), title, parent, kind)
     spec.nodes[task_id]["status"] = "completed" if checkbox[2] != " " else "pending"
     parents.append((depth, task_id))
 

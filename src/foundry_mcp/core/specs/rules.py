@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from foundry_mcp.core.specs import graph, tasks
+from foundry_mcp.core.specs import graph, structure
 from foundry_mcp.core.specs.model import CONTAINERS, ROOT, STATUSES, TASKS, Spec, copied
 
 __all__ = ["Finding", "findings", "fix"]
@@ -139,7 +139,7 @@ def _edges(spec: Spec) -> Iterator[Finding]:
                 ):
                     both = (node_id, other) if key == "blocked_by" else (other, node_id)
                     said = f"{other} does not say so in its {mirror}"
-                    mend = partial(tasks.join, spec, *both)
+                    mend = partial(structure.join, spec, *both)
                     yield Finding("ONE_WAY_DEPENDENCY", "warning", place, said, "Say it on both sides.", mend)
     for cycle in graph.find_cycles(spec):
         said = f"these wait for one another: {' → '.join(cycle)}"
@@ -149,8 +149,8 @@ def _edges(spec: Spec) -> Iterator[Finding]:
 
 def _counts(spec: Spec) -> Iterator[Finding]:
     settled = Spec(copied(spec.document), spec.folder)
-    tasks.settle(settled)
-    mend = partial(tasks.settle, spec)
+    structure.settle(settled)
+    mend = partial(structure.settle, spec)
     for node_id in spec.order:
         here, there = spec.nodes[node_id], settled.nodes[node_id]
         counted, right = (

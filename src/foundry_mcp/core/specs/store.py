@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-from msgspec.json import decode, encode
+from msgspec.json import encode
 from msgspec.json import format as indent
 
 from foundry_mcp.core.disk import disk, disk_error, open_folder, open_state, read_file, replace_file
@@ -29,8 +28,9 @@ from foundry_mcp.core.errors import (
     unavailable,
 )
 from foundry_mcp.core.locks import locked
+from foundry_mcp.core.specs.document import parse, summarize
 from foundry_mcp.core.specs.journal import note
-from foundry_mcp.core.specs.model import FOLDERS, ROOT, Folder, Spec, copied, natural, now_text
+from foundry_mcp.core.specs.model import FOLDERS, Folder, Spec, copied, natural, now_text
 
 __all__ = ["Entry", "Place", "SpecStore", "Written"]
 
@@ -297,7 +297,9 @@ class SpecStore:
                 before = self.read(spec_id, folder)
                 last = before.revision
                 label = str(last)
-            except InternalError:
+            except InternalError as damage:
+                if damage.code != "SPEC_CORRUPTED":
+                    raise
                 last += 1  # the one that is damaged had a number too
                 label = f"damaged-{time.time_ns()}"
             if expected_revision is not None and (before is None or before.revision != expected_revision):
@@ -367,7 +369,9 @@ class SpecStore:
                 locked(folder, f"{spec_id}.lock", timeout=LOCK_SECONDS) as held,
             ):
                 if not held:
-                    raise unavailable(f"{spec_id} is being written by somebody else", retry_after_seconds=1)
+                    raise unavailable(
+                        f"{spec_id} is being written by somebody else", retry_after_seconds=1, effect="none"
+                    )
                 yield
         except OSError as error:
             raise disk_error(error, f"{spec_id}.json") from error
@@ -427,53 +431,6 @@ class SpecStore:
             self._specs[spec.folder, spec.id] = _Seen(stamp, spec, settled)
 
 
-def parse(content: bytes, spec_id: str, folder: Folder) -> Spec:
-    """A spec, or SPEC_CORRUPTED that says what is wrong with the file and how to get it back."""
-    try:
-        document = decode(content)
-        problem = _problem(document, spec_id)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        conflicted = content.startswith((b"<<<<<<< ", b"=======", b">>>>>>> ")) or b"\n<<<<<<< " in content
-        problem = (
-            "it holds the marks of a merge conflict"
-            if conflicted
-            else "it is empty"
-            if not content.strip()
-            else str(error)
-        )
-    if problem:
-        raise InternalError(
-            f"specs/{folder}/{spec_id}.json is not a spec: {problem}",
-            code="SPEC_CORRUPTED",
-            remediation=(
-                f'Restore it from version control, or put back a kept revision with spec(action="rollback", '
-                f'spec_id="{spec_id}"). The file is left as it is until then.'
-            ),
-            details={"file": f"specs/{folder}/{spec_id}.json", "problem": problem},
-            effect="none",
-        )
-    return Spec(document, folder)
-
-
-def summarize(spec: Spec) -> dict[str, Any]:
-    """A spec in one row."""
-    progress = spec.progress()
-    done, total = progress["completed"], progress["total"]
-    row = {
-        "id": spec.id,
-        "spec_id": spec.id,
-        "title": spec.title,
-        "status": spec.folder,
-        "progress": round(done / total, 2) if total else 0.0,
-        "completed_tasks": done,
-        "total_tasks": total,
-        "last_updated": spec.document.get("last_updated"),
-        "revision": spec.revision,
-    }
-    tags = spec.metadata.get("tags")
-    return {**row, "tags": tags} if isinstance(tags, list) and tags else row
-
-
 def _unreadable(entry: Entry, problem: str) -> dict[str, Any]:
     return {
         "id": entry.spec_id,
@@ -482,41 +439,6 @@ def _unreadable(entry: Entry, problem: str) -> dict[str, Any]:
         "status": entry.folder,
         "problem": problem,
     }
-
-
-class _Node(msgspec.Struct):
-    """The kinds of what we rely on in a node; everything else may be anything."""
-
-    type: str
-    status: str
-    title: str = ""
-    parent: str | None = None
-    children: list[str] = []
-    metadata: dict[str, Any] = {}
-    dependencies: dict[str, list[str] | None] | None = None
-
-
-class _Document(msgspec.Struct):
-    spec_id: str
-    hierarchy: dict[str, _Node]
-    title: str | None = None
-    revision: Annotated[int, msgspec.Meta(ge=0)] = 0
-    last_updated: str | None = None
-    metadata: dict[str, Any] = {}
-    journal: list[dict[str, Any]] = []
-
-
-def _problem(document: Any, spec_id: str) -> str | None:
-    """What keeps a document from being worked with at all; lesser faults are for `validate`."""
-    try:
-        known = msgspec.convert(document, _Document)
-    except msgspec.ValidationError as error:
-        return str(error)
-    if ROOT not in known.hierarchy:
-        return f"it has no {ROOT}"
-    if known.spec_id != spec_id:
-        return f"its spec_id is {known.spec_id!r}, not its file name"
-    return None
 
 
 def _version_conflict(spec_id: str, expected: int, revision: int | None) -> FoundryError:
