@@ -23,27 +23,123 @@ SHOWN_CHARACTERS = 320
 console = Console(highlight=False, soft_wrap=True)
 
 
+SPEC = "demo"
+OUTLINE = """
+## Prepare
+- [ ] Read the brief
+- [ ] Agree on the goal
+## Build
+- [ ] Write the code
+  - [ ] the parser
+  - [ ] the printer
+- [ ] verify: Run the tests
+"""
+
+
 def steps() -> Iterator[Step]:
     """What is asked, in the order of a story."""
+    yield from _the_server()
+    yield from _a_spec()
+    yield from _its_tasks()
+    yield from _its_past()
+    yield "What has been counted meanwhile?", "server", {"action": "metrics"}
+
+
+def _the_server() -> Iterator[Step]:
     yield "How is the server?", "server", {"action": "health"}
     yield "What can it do?", "server", {"action": "capabilities"}
     yield "Which actions are there, with which parameters?", "server", {"action": "tools", "tool": "server"}
     yield "Which feature flags are set?", "server", {"action": "flags"}
     yield "What does an answer look like, exactly?", "server", {"action": "schema", "form": "response-v2"}
+    wanted = {"response_contract": "v2"}
     yield (
         "Let us agree on response-v2.",
         "server",
-        {
-            "action": "capability-negotiate",
-            "client_capabilities": {"response_contract": "v2"},
-        },
+        {"action": "capability-negotiate", "client_capabilities": wanted},
     )
     yield "A slip of the pen:", "server", {"action": "helth"}
     yield "A parameter that does not exist:", "server", {"action": "flags", "nmae": "response_contract_v2"}
     yield "A tool that does not exist:", "servant", {}
     yield "The same health, in the legacy form:", "server", {"action": "health", CONTRACT_META_KEY: "v1"}
     yield "And in the knowledge form:", "server", {"action": "health", CONTRACT_META_KEY: "knowledge"}
-    yield "What has been counted meanwhile?", "server", {"action": "metrics"}
+
+
+def _a_spec() -> Iterator[Step]:
+    yield "No specs yet: an empty list is a success.", "spec", {"action": "list"}
+    outline = {
+        "action": "create",
+        "title": "A demo",
+        "outline": OUTLINE,
+        "spec_id": SPEC,
+        "idempotency_key": "once",
+    }
+    yield "Make a spec from an outline.", "spec", outline
+    yield "The same call again, after a lost answer, does nothing twice.", "spec", outline
+    yield "Show it as an outline.", "spec", {"action": "get", "spec_id": SPEC, "view": "outline"}
+    yield (
+        "Write down what is assumed.",
+        "spec",
+        {"action": "update", "spec_id": SPEC, "assumptions": ["time is short"]},
+    )
+    yield "Is it sound?", "spec", {"action": "validate", "spec_id": SPEC}
+    yield "Is there anything to mend?", "spec", {"action": "fix", "spec_id": SPEC}
+    yield "Begin.", "spec", {"action": "activate", "spec_id": SPEC}
+    yield "Find what is active.", "spec", {"action": "find", "status": "active"}
+
+
+def _its_tasks() -> Iterator[Step]:
+    def task(action: str, **arguments: Any) -> dict[str, Any]:
+        return {"action": action, "spec_id": SPEC, **arguments}
+
+    yield (
+        "Let the code wait for the goal.",
+        "task",
+        task("depend", task_id="task-2-1-1", waits_for="task-1-2"),
+    )
+    yield "A circle is refused.", "task", task("depend", task_id="task-1-2", waits_for="task-2-1-1")
+    yield "What waits for what?", "spec", {"action": "analyze", "spec_id": SPEC}
+    yield "What comes next?", "task", task("next")
+    yield "What could start side by side?", "task", task("ready")
+    yield "Ada takes the first task.", "task", task("claim", owner="ada", lease_seconds=600)
+    yield "Bob wants the same one.", "task", task("claim", task_id="task-1-1", owner="bob")
+    yield "Ada begins.", "task", task("start", task_id="task-1-1", owner="ada")
+    done = {"commands": ["make test"], "commit": "0a1b2c3"}
+    yield (
+        "Ada is done.",
+        "task",
+        task("complete", task_id="task-1-1", owner="ada", note="Read it.", evidence=done),
+    )
+    yield "Too early: it waits for the goal.", "task", task("complete", task_id="task-2-1-1")
+    yield "Begin it anyway? It says why not.", "task", task("start", task_id="task-2-1-1")
+    yield "Bob takes one and gives it back.", "task", task("claim", task_id="task-1-2", owner="bob")
+    yield "He gives it back.", "task", task("release", task_id="task-1-2", owner="bob")
+    yield "It is stuck.", "task", task("block", task_id="task-1-2", reason="Nobody answers", kind="decision")
+    yield "It goes on.", "task", task("unblock", task_id="task-1-2")
+    yield "One more task.", "task", task("add", title="Write the manual", parent="phase-2")
+    yield "A better title.", "task", task("update", task_id="task-2-2", title="Write the handbook")
+    yield "It belongs to the first phase.", "task", task("move", task_id="task-2-2", parent="phase-1")
+    yield "No, it does not belong here at all.", "task", task("remove", task_id="task-2-2")
+    changes = [{"action": "complete", "task_id": "task-1-2"}, {"action": "complete", "task_id": "nowhere"}]
+    yield "Two changes in one write, one of them wrong.", "task", task("batch", changes=changes, partial=True)
+    yield "That was too fast.", "task", task("reset", task_id="task-1-2")
+    yield "One task, with everything it takes to begin.", "task", task("get", task_id="task-2-1-1")
+    yield "All tasks, two to a page.", "task", task("query", limit=2)
+    yield "How far are we?", "task", task("progress")
+
+
+def _its_past() -> Iterator[Step]:
+    yield "Write down a decision.", "journal", {
+        "action": "add", "spec_id": SPEC, "content": "We use SQLite.", "kind": "decision",
+    }  # fmt: skip
+    yield "What was decided?", "journal", {"action": "list", "spec_id": SPEC, "kind": "decision"}
+    yield "What changed last?", "spec", {"action": "diff", "spec_id": SPEC}
+    yield "Which revisions are kept?", "spec", {"action": "history", "spec_id": SPEC, "limit": 3}
+    yield "Back to the second, just to look.", "spec", {
+        "action": "rollback", "spec_id": SPEC, "revision": 2, "dry_run": True,
+    }  # fmt: skip
+    yield "Close it? There are open tasks.", "spec", {"action": "complete", "spec_id": SPEC}
+    yield "Put it aside.", "spec", {"action": "archive", "spec_id": SPEC}
+    yield "Take it out again.", "spec", {"action": "move", "spec_id": SPEC, "to": "pending"}
 
 
 async def main() -> int:
