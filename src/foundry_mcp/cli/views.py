@@ -16,6 +16,7 @@ Data = dict[str, Any]
 View = Callable[[Data], RenderableType]
 
 BAR_WIDTH = 12
+TASK_TYPES = frozenset({"task", "subtask", "verify"})
 LOOKS = {
     "completed": ("✓", "green"),
     "in_progress": ("▶", "cyan"),
@@ -68,7 +69,26 @@ def _spec(data: Data) -> RenderableType:
     if "outline" in data:
         return spec_tree(data["spec"], data["outline"])
     nodes = data["hierarchy"]
+    if "phase" in data["spec"]:
+        return _phase(data["spec"], nodes)
     return spec_tree(data["spec"], [_flat(nodes, node_id) for node_id in nodes])
+
+
+def _phase(head: Data, nodes: Data) -> RenderableType:
+    phase = nodes[head["phase"]]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in ("", "task", "what", "owner", "waits for"):
+        table.add_column(column, overflow="fold")
+    for node_id, node in nodes.items():
+        if node["type"] in TASK_TYPES:
+            mark, style = LOOKS.get(node["status"], ("?", "yellow"))
+            facts = node.get("metadata", {})
+            owner = (facts.get("claim") or {}).get("owner") or facts.get("owner") or ""
+            waits = ", ".join((node.get("dependencies") or {}).get("blocked_by") or ())
+            table.add_row(Text(mark, style=style), node_id, node.get("title", ""), str(owner), waits)
+    done = head["progress"]
+    title = Text.assemble((phase.get("title", ""), "bold"), "  ", bar(done["completed"], done["total"]))
+    return Group(title, table)
 
 
 def _flat(nodes: Data, node_id: str) -> Data:
@@ -77,7 +97,7 @@ def _flat(nodes: Data, node_id: str) -> Data:
         depth, parent = depth + 1, nodes[parent].get("parent")
     line = {"id": node_id, "title": node.get("title", ""), "status": node["status"], "depth": depth}
     counts = {key: node.get(key, 0) for key in ("completed_tasks", "total_tasks")}
-    return line if node["type"] in {"task", "subtask", "verify"} else {**line, **counts}
+    return line if node["type"] in TASK_TYPES else {**line, **counts}
 
 
 def _created(data: Data) -> RenderableType:

@@ -93,6 +93,8 @@ def get(call: Call, spec_id: SpecId, *, view: View = "full", phase: TaskId | Non
         "revision": spec.revision,
         "progress": spec.progress(start),
     }
+    if phase is not None:
+        head["phase"] = phase
     if view == "outline":
         return {"spec": head, "outline": [briefing.line(spec, node_id) for node_id in spec.walk(start)]}
     return {"spec": head, "hierarchy": {node_id: spec.nodes[node_id] for node_id in spec.walk(start)}}
