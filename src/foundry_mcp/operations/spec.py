@@ -217,7 +217,7 @@ def analyze(call: Call, spec_id: SpecId) -> dict[str, Any]:
         "critical_path_hours": hours,
         "parallel_width": max(map(len, turns), default=0),
         "waves": turns,
-        "ready": graph.ready(spec),
+        "ready": spec.once(graph.ready),
         "orphans": [node_id for node_id in spec.nodes if node_id not in set(spec.order)],
         "shared_files": briefing.shared_files(call.surroundings.specs, spec),
     }

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from foundry_mcp.core.errors import FoundryError, unknown_name, validation
 from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, Page, paginate, query_hash
-from foundry_mcp.core.specs import briefing, structure, tasks
+from foundry_mcp.core.specs import briefing, claims, graph, structure, tasks
 from foundry_mcp.core.specs.model import ROOT, Spec, Status, natural
 from foundry_mcp.core.specs.store import SpecStore, Written
 from foundry_mcp.operations.declaration import (
@@ -101,7 +101,7 @@ def get(call: Call, spec_id: SpecId, task_id: TaskId) -> dict[str, Any]:
 def next_task(call: Call, spec_id: SpecId) -> dict[str, Any]:
     """Give the next task that can start and nobody has claimed."""
     spec = read(call, spec_id)
-    free = next(iter(briefing.free(spec)), None)
+    free = next(claims.free(spec), None)
     data: dict[str, Any] = {"spec_id": spec_id, "revision": spec.revision, "progress": spec.progress()}
     if free is not None:
         return {**data, "task": briefing.whole(spec, free), "can_start": True}
@@ -117,7 +117,7 @@ def ready(
 ) -> Answer:
     """List all that could start now, side by side."""
     spec = read(call, spec_id)
-    found = briefing.ready(spec)
+    found = spec.once(graph.ready)
     page = _page(spec, found, query_hash("task.ready", spec_id=spec_id), cursor, limit)
     rows = [briefing.row(spec, task_id) for task_id in page.rows]
     return Answer({"spec_id": spec_id, "tasks": rows, "total_count": len(found)}, page.pagination)

@@ -8,7 +8,7 @@ from foundry_mcp.core.specs import claims, graph, journal
 from foundry_mcp.core.specs.model import Node, Spec, is_task, natural
 from foundry_mcp.core.specs.store import SpecStore
 
-__all__ = ["free", "line", "mentions", "owner", "ready", "row", "shared_files", "standstill", "whole"]
+__all__ = ["line", "mentions", "owner", "row", "shared_files", "standstill", "whole"]
 
 JOURNAL_SHOWN = 5
 
@@ -16,7 +16,7 @@ JOURNAL_SHOWN = 5
 def line(spec: Spec, node_id: str) -> dict[str, Any]:
     node = spec.nodes[node_id]
     depth = sum(1 for _ in spec.ancestors(node_id))
-    line = {
+    told = {
         "id": node_id,
         "type": node["type"],
         "title": node.get("title", ""),
@@ -24,9 +24,9 @@ def line(spec: Spec, node_id: str) -> dict[str, Any]:
         "depth": depth,
     }
     if is_task(node):
-        return line
+        return told
     return {
-        **line,
+        **told,
         "completed_tasks": node.get("completed_tasks", 0),
         "total_tasks": node.get("total_tasks", 0),
     }
@@ -70,21 +70,6 @@ def whole(spec: Spec, task_id: str) -> dict[str, Any]:
     }
 
 
-def ready(spec: Spec) -> list[str]:
-    """What could start now. Worked out once for a spec as it was read; claims come and go with the clock."""
-    found = spec.__dict__.get("ready")
-    if found is None:
-        found = spec.__dict__["ready"] = graph.ready(spec)
-    ready_ids: list[str] = found
-    return ready_ids
-
-
-def free(spec: Spec) -> list[str]:
-    """What anybody may take now, from the list that is worked out once; only who holds what is asked anew."""
-    held = [node_id for node_id in spec.leaves if "claim" in spec.nodes[node_id].get("metadata", ())]
-    return claims.free(spec) if held else ready(spec)
-
-
 def owner(spec: Spec, task_id: str) -> str | None:
     node = spec.nodes[task_id]
     held = claims.holder(node)
@@ -105,7 +90,7 @@ def standstill(spec: Spec) -> str:
     states = {spec.nodes[node_id]["status"] for node_id in spec.leaves}
     if states <= {"completed"}:
         return "completed"
-    if ready(spec):
+    if spec.once(graph.ready):
         return "all_claimed"
     return "in_progress" if "in_progress" in states else "blocked"
 

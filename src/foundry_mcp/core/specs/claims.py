@@ -1,5 +1,6 @@
 """Who works on what: a claim is a lease that ends by itself, so nobody who dies keeps a task."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,15 +23,18 @@ def grant(node: Node, owner: str, seconds: int) -> str:
     return expires
 
 
-def free(spec: Spec) -> list[str]:
-    """What anybody may take now: ready and unclaimed, or begun by somebody whose lease has ended."""
-    ready = [node_id for node_id in graph.ready(spec) if holder(spec.nodes[node_id]) is None]
-    left = [
-        node_id
-        for node_id in spec.leaves
-        if spec.nodes[node_id]["status"] == "in_progress" and _lapsed(spec.nodes[node_id])
-    ]
-    return left + ready
+def free(spec: Spec) -> Iterator[str]:
+    """What anybody may take now: begun by somebody whose lease has ended, or ready and unclaimed."""
+    for node_id in spec.once(_claimed):
+        if spec.nodes[node_id]["status"] == "in_progress" and _lapsed(spec.nodes[node_id]):
+            yield node_id
+    for node_id in spec.once(graph.ready):
+        if holder(spec.nodes[node_id]) is None:
+            yield node_id
+
+
+def _claimed(spec: Spec) -> list[str]:
+    return [node_id for node_id in spec.leaves if _claim(spec.nodes[node_id]) is not None]
 
 
 def holder(node: Node) -> dict[str, Any] | None:

@@ -69,7 +69,15 @@ def ready(spec: Spec) -> list[str]:
 
 def dependents(spec: Spec, node_id: str) -> list[str]:
     """What waits for this node, directly."""
-    return [other for other in spec.order if node_id in blocked_by(spec, other)]
+    return spec.once(_dependents).get(node_id, [])
+
+
+def _dependents(spec: Spec) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for other in spec.order:
+        for blocker in blocked_by(spec, other):
+            found.setdefault(blocker, []).append(other)
+    return found
 
 
 def would_cycle(spec: Spec, node_id: str, blocker: str) -> list[str]:

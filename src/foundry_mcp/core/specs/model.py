@@ -5,10 +5,10 @@ The document stays the truth: it is kept as it was read, unknown fields and all,
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ __all__ = ["FOLDERS", "ROOT", "STATUSES", "Folder", "Node", "Spec", "Status", "n
 Folder = Literal["pending", "active", "completed", "archived"]
 Status = Literal["pending", "in_progress", "completed", "blocked"]
 Node = dict[str, Any]
+Found = TypeVar("Found")
 
 FOLDERS: tuple[Folder, ...] = ("pending", "active", "completed", "archived")
 STATUSES: tuple[Status, ...] = ("pending", "in_progress", "completed", "blocked")
@@ -112,23 +113,36 @@ class Spec:
     def leaves(self) -> tuple[str, ...]:
         return tuple(node_id for node_id in self.tasks if self.is_leaf(node_id))
 
+    def once(self, work: "Callable[[Spec], Found]") -> "Found":
+        """What `work` finds in the document; worked out once, until the document is written to."""
+        known: dict[Any, Any] = self.__dict__.setdefault("_known", {})
+        if work not in known:
+            known[work] = work(self)
+        found: Found = known[work]
+        return found
+
     def changed(self) -> None:
         """Forget whatever was worked out from the document: it has been written to."""
         self.__dict__ = {"document": self.document, "folder": self.folder}
 
     def progress(self, start: str = ROOT) -> dict[str, int]:
         """Leaf tasks only, so that a task with subtasks does not count twice."""
-        leaves = (
-            self.leaves
-            if start == ROOT
-            else [node_id for node_id in self.walk(start) if self.is_leaf(node_id)]
-        )
-        done = sum(self.nodes[node_id]["status"] == "completed" for node_id in leaves)
-        return {
-            "completed": done,
-            "total": len(leaves),
-            "percentage": round(100 * done / len(leaves)) if leaves else 0,
-        }
+        if start == ROOT:
+            return dict(self.once(_whole_progress))
+        return _counted(self, [node_id for node_id in self.walk(start) if self.is_leaf(node_id)])
+
+
+def _whole_progress(spec: Spec) -> dict[str, int]:
+    return _counted(spec, spec.leaves)
+
+
+def _counted(spec: Spec, leaves: Sequence[str]) -> dict[str, int]:
+    done = sum(spec.nodes[node_id]["status"] == "completed" for node_id in leaves)
+    return {
+        "completed": done,
+        "total": len(leaves),
+        "percentage": round(100 * done / len(leaves)) if leaves else 0,
+    }
 
 
 def is_task(node: Node) -> bool:

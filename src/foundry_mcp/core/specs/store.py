@@ -5,7 +5,6 @@ takes the spec's lock, reads anew, changes, keeps the old file for the history, 
 place. What was read is cached by stat, and a stat younger than the clock's grain is not trusted.
 """
 
-import errno
 import os
 import re
 import time
@@ -29,13 +28,13 @@ from foundry_mcp.core.errors import (
 )
 from foundry_mcp.core.locks import locked
 from foundry_mcp.core.specs.document import parse, summarize
+from foundry_mcp.core.specs.history import History
 from foundry_mcp.core.specs.journal import note
 from foundry_mcp.core.specs.model import FOLDERS, Folder, Spec, copied, natural, now_text
 
 __all__ = ["Entry", "Place", "SpecStore", "Written"]
 
 LOCK_SECONDS = 10.0
-KEPT_REVISIONS = 200
 CACHED_SPECS = 64
 CACHED_SUMMARIES = 20_000
 GRAIN_SECONDS = 0.05
@@ -94,6 +93,7 @@ class SpecStore:
         self._indexes: dict[tuple[Folder, ...], tuple[list[list[str]], list[Entry]]] = {}
         self._specs: dict[tuple[Folder, str], _Seen] = {}
         self._summaries: dict[Entry, _Seen] = {}
+        self._history = History(workspace)
         self._guard = Lock()
         self.problems: dict[Folder, str] = {}
         """Folders that could not be entered when the specs were last listed, and why."""
@@ -273,17 +273,14 @@ class SpecStore:
 
     def revisions(self, spec_id: str) -> list[int]:
         """The kept revisions before the present one, oldest first."""
-        try:
-            with self._history(spec_id) as descriptor:
-                names = os.listdir(descriptor)
-        except FileNotFoundError:
-            return []
-        return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+        return self._history.revisions(spec_id)
 
     def revision(self, spec_id: str, number: int) -> Spec:
         """A spec as it was at a revision, the present one included."""
         present = self.read(spec_id)
-        return present if number == present.revision else self._kept(spec_id, number, present.folder)
+        if number == present.revision:
+            return present
+        return parse(self._history.read(spec_id, number), spec_id, present.folder)
 
     def roll_back(
         self, spec_id: str, number: int, *, expected_revision: int | None = None, dry_run: bool = False
@@ -304,7 +301,7 @@ class SpecStore:
                 label = f"damaged-{time.time_ns()}"
             if expected_revision is not None and (before is None or before.revision != expected_revision):
                 raise _version_conflict(spec_id, expected_revision, before.revision if before else None)
-            after = Spec(copied(self._kept(spec_id, number, folder).document), folder)
+            after = Spec(copied(parse(self._history.read(spec_id, number), spec_id, folder).document), folder)
             if before is not None:
                 after.document["journal"] = copied(before.document).get(
                     "journal", []
@@ -313,7 +310,8 @@ class SpecStore:
             after.document["revision"] = last + 1
             after.document["last_updated"] = now_text(before.document.get("last_updated") if before else None)
             if not dry_run:
-                self._keep(spec_id, folder, label)
+                with self._folder(folder) as source:
+                    self._history.keep(spec_id, source, label)
                 self._put(after)
             return Written(before or after, after, None, dry_run)
 
@@ -334,7 +332,8 @@ class SpecStore:
         after.document["revision"] = before.revision + 1
         after.document["last_updated"] = now_text(before.document.get("last_updated"))
         if not dry_run:
-            self._keep(spec_id, folder, str(before.revision))
+            with self._folder(folder) as source:
+                self._history.keep(spec_id, source, str(before.revision))
             self._put(after)
         return Written(before, after, result, dry_run)
 
@@ -354,11 +353,6 @@ class SpecStore:
         if create:
             self.root.mkdir(exist_ok=True)
         with open_folder(self.root) as top, open_folder(folder, top, create=create) as descriptor:
-            yield descriptor
-
-    @contextmanager
-    def _history(self, spec_id: str, *, create: bool = False) -> Iterator[int]:
-        with open_state(self.workspace, "history", spec_id, create=create) as descriptor:
             yield descriptor
 
     @contextmanager
@@ -390,14 +384,6 @@ class SpecStore:
             folder=place.folder,
         )
 
-    def _kept(self, spec_id: str, number: int, folder: Folder) -> Spec:
-        try:
-            with self._history(spec_id) as descriptor:
-                content, _ = read_file(descriptor, f"{number}.json")
-        except FileNotFoundError:
-            raise not_found("revision", str(number), spec_id=spec_id, kept=self.revisions(spec_id)) from None
-        return parse(content, spec_id, folder)
-
     def _put(self, spec: Spec) -> None:
         name = f"{spec.id}.json"
         content = indent(encode(spec.document), indent=2) + b"\n"
@@ -408,21 +394,6 @@ class SpecStore:
             raise disk_error(error, f"specs/{spec.folder}/{name}") from error
         # A file that we have just put there has a number of its own, so its stat cannot be mistaken.
         self._remember(spec, _stamp(stat), settled=True)
-
-    def _keep(self, spec_id: str, folder: Folder, label: str) -> None:
-        """Give the present file a second name in the history: it stays there when the new one takes its place."""
-        name, kept = f"{spec_id}.json", f"{label}.json"
-        with self._history(spec_id, create=True) as history, self._folder(folder) as source:
-            with suppress(FileNotFoundError):  # left by a write that was cut short after this step
-                disk.unlink(kept, dir_fd=history)
-            try:
-                disk.link(name, kept, src_dir_fd=source, dst_dir_fd=history, follow_symlinks=False)
-            except OSError as error:
-                if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV}:
-                    raise
-                replace_file(history, kept, read_file(source, name)[0])  # a file system without links
-            for old in self.revisions(spec_id)[:-KEPT_REVISIONS]:
-                disk.unlink(f"{old}.json", dir_fd=history)
 
     def _remember(self, spec: Spec, stamp: Stamp, *, settled: bool) -> None:
         with self._guard:

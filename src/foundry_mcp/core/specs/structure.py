@@ -74,10 +74,7 @@ def update(
 ) -> dict[str, Any]:
     """Change what a task says; `details` is merged into its metadata, and null takes a key away."""
     node = spec.node(task_id)
-    for key in RESERVED & (details or {}).keys():
-        raise validation(
-            f"details.{key}", "reserved", f"{key} is kept by the actions that change it", received=key
-        )
+    _check_details(details)
     if title is not None:
         node["title"] = title
     facts: dict[str, Any] = node.setdefault("metadata", {})
@@ -102,13 +99,7 @@ def move(spec: Spec, task_id: str, parent: str) -> dict[str, Any]:
         raise validation("task_id", "type", f"a {node['type']} cannot be moved", received=task_id)
     if parent == task_id or task_id in spec.ancestors(parent):
         raise conflict(f"{task_id} cannot be moved below itself", task_id=task_id, parent=parent)
-    kind = (
-        "subtask"
-        if is_task(node) and is_task(above)
-        else "task"
-        if node["type"] == "subtask"
-        else node["type"]
-    )
+    kind = _kind_below(node, above)
     _check_parent(spec, parent, kind)
     loop = graph.would_cycle_below(spec, parent, node_id=task_id)
     if loop:
@@ -214,6 +205,13 @@ def id_prefix(parent: str, kind: str) -> str:
     return f"{stem}-{numbers}-" if numbers else f"{stem}-"
 
 
+def _kind_below(node: Node, above: Node) -> str:
+    """What a node is called below `above`: work below a task is a subtask, and only there."""
+    if is_task(above) and is_task(node):
+        return "subtask"
+    return "task" if node["type"] == "subtask" else str(node["type"])
+
+
 def _check_parent(spec: Spec, parent: str, kind: str) -> None:
     above = spec.node(parent)
     allowed = {"phase": {"spec"}, "group": {"phase"}, "subtask": {"task", "subtask"}}.get(
@@ -263,7 +261,7 @@ def _last_phase(spec: Spec) -> str:
     phases = spec.children(ROOT)
     if not phases:
         raise conflict(
-            "The spec has no phase yet", code="INVALID_STATE", remediation='Add one first, with kind="phase".'
+            "The spec has no phase yet", code="INVALID_STATE", remediation='Add one first, with type="phase".'
         )
     return phases[-1]
 

@@ -114,10 +114,9 @@ def reset(spec: Spec, task_id: str, *, message: str = "", owner: str | None = No
 def claim(spec: Spec, task_id: str | None, owner: str, *, lease_seconds: int) -> dict[str, Any]:
     """Hand a task to one owner for a while: the named one, or the next that is free."""
     if task_id is None:
-        found = claims.free(spec)
-        if not found:
+        task_id = next(claims.free(spec), None)
+        if task_id is None:
             return {"task_id": None, "claimed": False}
-        task_id = found[0]
     else:
         node = _task(spec, task_id)
         if node["status"] in {"completed", "blocked"}:
