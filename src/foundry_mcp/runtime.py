@@ -30,6 +30,7 @@ from foundry_mcp.operations.declaration import (
     DRY_RUN,
     EXPECTED_REVISION,
     IDEMPOTENCY,
+    MAX_TOKENS,
     Answer,
     Call,
     Operation,
@@ -83,6 +84,7 @@ class _Progress:
     operation: Operation | None = None
     parsed: bool = False
     running: bool = False
+    max_tokens: int | None = None
     quota: Quota | None = None
 
     @property
@@ -93,9 +95,16 @@ class _Progress:
 
 class Runtime:
     def __init__(
-        self, surroundings: Surroundings, *, log: Log, rate_limits: RateLimits | None = None
+        self,
+        surroundings: Surroundings,
+        *,
+        log: Log,
+        rate_limits: RateLimits | None = None,
+        max_tokens: int | None = None,
     ) -> None:
+        """`max_tokens` is how long an answer may be where the caller does not say; none says no limit."""
         self.surroundings = surroundings
+        self._max_tokens = max_tokens
         self._log = log
         self._rate_limits = rate_limits
         self._kept: IdempotencyStore | None = None
@@ -148,6 +157,7 @@ class Runtime:
         progress.running = True
         values = {name: getattr(parameters, name) for name in parameters.__struct_fields__}
         key = values.pop(IDEMPOTENCY, None)
+        progress.max_tokens = call.max_tokens = values.pop(MAX_TOKENS, None) or self._max_tokens
         call.dry_run = values.pop(DRY_RUN, False)
         call.expected_revision = values.pop(EXPECTED_REVISION, None)
         if key is None or call.dry_run:
@@ -231,7 +241,13 @@ class Runtime:
     def _close(self, request: Request, progress: _Progress, response: ToolResponse) -> Outcome:
         contract = self._contract(request, progress.operation)
         wire = render(response, contract, operation=progress.name)
-        outcome = Outcome(response, wire, encode(wire), progress.parsed)
+        body = encode(wire)
+        # A token is at least a byte, so most answers need no counting.
+        if progress.max_tokens is not None and len(body) > progress.max_tokens:
+            response = self._fitted(response, progress, contract)
+            wire = render(response, contract, operation=progress.name)
+            body = encode(wire)
+        outcome = Outcome(response, wire, body, progress.parsed)
         code = "" if response.success else response.data["error_code"]
         duration = _milliseconds(request)
         if not request.abandoned:  # it was answered and counted when its time was over
@@ -247,6 +263,18 @@ class Runtime:
             },
         )
         return outcome
+
+    def _fitted(self, response: ToolResponse, progress: _Progress, contract: Contract) -> ToolResponse:
+        """As much of an answer as its budget allows; the rest is archived before anything is sent."""
+        from foundry_mcp.core.budget import count_tokens, fit  # noqa: PLC0415 - only a long answer pays for it
+
+        def count(candidate: ToolResponse) -> int:
+            return count_tokens(encode(render(candidate, contract, operation=progress.name)))
+
+        fitted = fit(response, progress.max_tokens or 0, count)
+        for part in fitted.kept:
+            self.surroundings.archive.put(part.content, part.name, ids=part.ids, operation=progress.name)
+        return fitted.response
 
     def _contract(self, request: Request, operation: Operation | None) -> Contract:
         """What the client asked for, else what the server's flag says, else what the operation speaks."""

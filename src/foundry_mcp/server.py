@@ -165,7 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"foundry-mcp: {error.message}\n{error.remediation}")
     for complaint in flags.complaints():
         log.warning(complaint)
-    runtime = Runtime(Surroundings(workspace, settings, flags, REGISTRY), log=log_call, rate_limits=limits)
+    runtime = Runtime(
+        Surroundings(workspace, settings, flags, REGISTRY),
+        log=log_call,
+        rate_limits=limits,
+        max_tokens=settings.max_tokens,
+    )
     anyio.run(Door(runtime).serve_stdio)
     # A call that never ends has a thread that never ends: the client has gone, so nobody waits for it.
     logging.shutdown()

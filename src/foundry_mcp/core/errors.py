@@ -134,6 +134,7 @@ ERROR_CODES: Mapping[str, CodeRule] = {
     "FEATURE_DISABLED": CodeRule("feature_flag", "The feature flag is not enabled", 'Enable the flag in foundry-mcp.toml or the environment; server(action="flags") lists them.'),
     "INTERNAL_ERROR": CodeRule("internal", "Unexpected server error", "Retry with backoff; if it persists, report the request_id."),
     "SPEC_CORRUPTED": CodeRule("internal", "The spec file cannot be read as a spec", "Restore the file from its history or from version control, then try again."),
+    "CONTENT_CORRUPTED": CodeRule("internal", "Archived content does not match its hash", "Ask the tool that gave the hash again; what it answers is archived anew."),
     "UNAVAILABLE": CodeRule("unavailable", "Service temporarily unavailable", "Retry with backoff."),
     "DEADLINE_EXCEEDED": CodeRule("unavailable", "The call took longer than its deadline", "Retry with a longer deadline or a smaller request."),
 }  # fmt: skip

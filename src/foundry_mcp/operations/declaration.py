@@ -18,6 +18,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from foundry_mcp.core.archive import Archive
 from foundry_mcp.core.contracts import Contract
 from foundry_mcp.core.errors import (
     FoundryError,
@@ -33,7 +34,7 @@ from foundry_mcp.core.metrics import Metrics
 from foundry_mcp.core.responses import warning
 from foundry_mcp.core.settings import Settings
 from foundry_mcp.core.specs.store import SpecStore
-from foundry_mcp.operations.parameters import DryRun, IdempotencyKey, Revision
+from foundry_mcp.operations.parameters import DryRun, IdempotencyKey, MaxTokens, Revision
 
 __all__ = [
     "REGISTRY",
@@ -49,7 +50,8 @@ __all__ = [
 IDEMPOTENCY = "idempotency_key"
 DRY_RUN = "dry_run"
 EXPECTED_REVISION = "expected_revision"
-"""What every write takes, so no operation declares it: they reach the operation through its call."""
+MAX_TOKENS = "max_tokens"
+"""What every call or every write takes, so no operation declares it: it reaches the operation through its call."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,10 @@ class Surroundings:
     def specs(self) -> SpecStore:
         return SpecStore(self.workspace)
 
+    @cached_property
+    def archive(self) -> Archive:
+        return Archive(self.workspace)
+
     @property
     def default_contract(self) -> Contract:
         return Contract.V2 if self.flags.enabled("response_contract_v2") else Contract.V1
@@ -91,6 +97,8 @@ class Call:
     surroundings: Surroundings
     dry_run: bool = False
     """Show what a write would change, and write nothing."""
+    max_tokens: int | None = None
+    """How long the answer may be; none says no limit."""
     expected_revision: int | None = None
     """Write only if what is there is still at this revision."""
     warnings: list[dict[str, Any]] = field(default_factory=list)
@@ -144,6 +152,7 @@ class Operation:
             fields.append((EXPECTED_REVISION, Revision | None, None))
         if self.writes:
             fields += [(DRY_RUN, DryRun, False), (IDEMPOTENCY, IdempotencyKey | None, None)]
+        fields.append((MAX_TOKENS, MaxTokens | None, None))
         return msgspec.defstruct(
             f"{self.run.__name__}_parameters", fields, kw_only=True, forbid_unknown_fields=True
         )

@@ -15,6 +15,7 @@ from foundry_mcp.operations.declaration import (
     DRY_RUN,
     EXPECTED_REVISION,
     IDEMPOTENCY,
+    MAX_TOKENS,
     Answer,
     Call,
     Operation,
@@ -371,7 +372,7 @@ def batch(call: Call, spec_id: SpecId, *, changes: Changes, partial: Partial = F
     return told(written, data)
 
 
-SHARED = (IDEMPOTENCY, DRY_RUN, EXPECTED_REVISION)
+SHARED = (IDEMPOTENCY, DRY_RUN, EXPECTED_REVISION, MAX_TOKENS)
 ENVELOPE = frozenset({"spec_id", "revision", "progress"})
 """What the answer of the batch says once for all its changes."""
 
