@@ -5,7 +5,9 @@ import sys
 import venv
 from pathlib import Path
 
-__all__ = ["BARE_SERVER", "CLI", "PREVIOUS", "PYTHON", "SERVER", "previous_release"]
+from benchmarks.measurement import ENVIRONMENT
+
+__all__ = ["BARE_SERVER", "CLI", "PREVIOUS", "PYTHON", "SERVER", "previous_environment", "previous_release"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = Path(sys.executable)
@@ -32,3 +34,14 @@ def previous_release() -> Path:
             )
         ready.touch()
     return folder / "bin"
+
+
+def previous_environment(workspace: Path, home: Path) -> dict[str, str]:
+    """What spares that release a search for its specs in each call, and keeps what it stores out of the user's folder."""
+    specs = str(workspace / "specs")
+    return {
+        **ENVIRONMENT,
+        "HOME": str(home),
+        "FOUNDRY_SPECS_DIR": specs,
+        "FOUNDRY_MCP_SPECS_DIR": specs,
+    }

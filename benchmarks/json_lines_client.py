@@ -5,7 +5,7 @@ import os
 import select
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -27,12 +27,14 @@ def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
 class JsonLinesClient:
     """A server process and the pipes to it; its stderr goes into a file, as with a client that keeps logs."""
 
-    def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] = ENVIRONMENT
+    ) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env=ENVIRONMENT,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -78,6 +80,14 @@ class JsonLinesClient:
     def seconds_of_call(self, tool: str, arguments: dict[str, Any]) -> float:
         """From the first byte written to the last byte read; packing and unpacking stand outside."""
         return self.exchange("tools/call", {"name": tool, "arguments": arguments})[1]
+
+    def data(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The `data` of an envelope that says it succeeded; older servers do not set `isError`."""
+        envelope = json.loads(self.call(tool, arguments)["content"][0]["text"])
+        if not envelope["success"]:
+            raise RuntimeError(f"{tool} {arguments} failed: {envelope}")
+        data: dict[str, Any] = envelope["data"]
+        return data
 
     def exchange(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], float]:
         self._number += 1

@@ -6,7 +6,7 @@ are taken A, B, A, B, … and compared by the same statistic.
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -128,13 +128,15 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return median(values) if percent == 50 else quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
-def seconds_of_process(command: Sequence[str | Path], folder: Path) -> float:
+def seconds_of_process(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] = ENVIRONMENT
+) -> float:
     """The wall time of a process whose output goes into pipes; one that fails is no measurement."""
     began = perf_counter()
     ended = subprocess.run(
         command,
         cwd=folder,
-        env=ENVIRONMENT,
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,

@@ -11,7 +11,16 @@ sys.path[0] = str(ROOT)  # Python puts the folder of the script there
 from benchmarks.report import line, markdown, picture  # noqa: E402 - found through the line above
 
 # In the order of the report. Each module has `measure() -> list[Measurement]`.
-MODULES = ("cli_start", "server_start", "server_call", "envelope_time", "envelope_tokens")
+MODULES = (
+    "cli_start",
+    "server_start",
+    "server_call",
+    "envelope_time",
+    "envelope_tokens",
+    "spec_list",
+    "task_calls",
+    "spec_growth",
+)
 
 
 def main() -> None:

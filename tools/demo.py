@@ -137,6 +137,11 @@ def _its_past() -> Iterator[Step]:
     yield "Back to the second, just to look.", "spec", {
         "action": "rollback", "spec_id": SPEC, "revision": 2, "dry_run": True,
     }  # fmt: skip
+    yield "All of it, in 600 tokens: what does not fit is archived.", "spec", {
+        "action": "get", "spec_id": SPEC, "max_tokens": 600,
+    }  # fmt: skip
+    yield "What is in the archive?", "content", {"action": "list"}
+    yield "Fetch one of the pieces.", "content", {"action": "get", "id": "verify-2-1"}
     yield "Close it? There are open tasks.", "spec", {"action": "complete", "spec_id": SPEC}
     yield "Put it aside.", "spec", {"action": "archive", "spec_id": SPEC}
     yield "Take it out again.", "spec", {"action": "move", "spec_id": SPEC, "to": "pending"}
