@@ -8,7 +8,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,15 @@ from foundry_mcp.core.rate_limits import RateLimits
 from foundry_mcp.core.settings import find_workspace, load_settings
 from foundry_mcp.logs import configure_logs
 from foundry_mcp.operations import REGISTRY
-from foundry_mcp.operations.declaration import Operation, Session, Surroundings
+from foundry_mcp.operations.declaration import (
+    DRY_RUN,
+    EXPECTED_REVISION,
+    IDEMPOTENCY,
+    MAX_TOKENS,
+    Operation,
+    Session,
+    Surroundings,
+)
 from foundry_mcp.operations.server import CONTRACT_META_KEY
 from foundry_mcp.runtime import Outcome, Request, Runtime
 from foundry_mcp.stdio import Unreadable, stdio_streams
@@ -219,7 +227,7 @@ def _tool(name: str, operations: Sequence[Operation]) -> Tool:
     return Tool(
         name=name,
         title=name.replace("_", " ").capitalize(),
-        description="\n".join(_line(declared) for declared in operations),
+        description="\n".join((*(_line(declared) for declared in operations), *_shared(operations))),
         input_schema=_input_schema(operations),
         output_schema=OUTPUT_SCHEMA,
         annotations=ToolAnnotations(
@@ -231,12 +239,35 @@ def _tool(name: str, operations: Sequence[Operation]) -> Tool:
 
 
 def _line(declared: Operation) -> str:
+    """An action as an agent reads it: what it needs, what else it takes, what it does."""
     if declared.action is None:
         return declared.summary
     required = declared.schema.get("required", ())
-    optional = (name for name in declared.schema["properties"] if name not in required)
+    optional = (name for name in declared.schema["properties"] if name not in required and name not in SHARED)
     names = [*required, *(f"{name}?" for name in optional)]
     return f"{declared.action}({', '.join(names)}): {declared.summary}"
+
+
+SHARED = {
+    "limit": "Lists",
+    "cursor": "Lists",
+    DRY_RUN: "Writes",
+    EXPECTED_REVISION: "Writes",
+    IDEMPOTENCY: "Writes",
+}
+SHARED |= {MAX_TOKENS: "All"}
+
+
+def _shared(operations: Sequence[Operation]) -> Iterator[str]:
+    """Once for the whole tool, the parameters that so many of its actions take that naming them each time is noise."""
+    taken = {name for declared in operations for name in declared.schema["properties"]}
+    lines = {
+        who: ", ".join(name for name, whose in SHARED.items() if whose == who and name in taken)
+        for who in ("Lists", "Writes", "All")
+    }
+    said = "; ".join(f"{who} take {names}" for who, names in lines.items() if names)
+    if said:
+        yield f"{said}."
 
 
 def _input_schema(operations: Sequence[Operation]) -> dict[str, Any]:
