@@ -413,7 +413,7 @@ def test_a_symlink_in_place_of_a_record_is_not_written_through(make_bench, works
 
     response = add(make_bench())
 
-    assert response.data["error_code"] == "INTERNAL_ERROR"
+    assert response.data["error_code"] == "FORBIDDEN"
     assert outside.read_text(encoding="utf-8") == "untouched"
     assert total(workspace) == 1
 

@@ -331,9 +331,9 @@ def timed_out(seconds: float) -> UnavailableError:
 
 
 def unavailable(
-    message: str, *, retry_after_seconds: float | None = None, **details: Any
+    message: str, *, retry_after_seconds: float | None = None, effect: Effect | None = None, **details: Any
 ) -> UnavailableError:
-    return UnavailableError(message, details=details, retry_after_seconds=retry_after_seconds)
+    return UnavailableError(message, details=details, retry_after_seconds=retry_after_seconds, effect=effect)
 
 
 def internal(message: str = "An unexpected error occurred") -> InternalError:

@@ -12,14 +12,14 @@ One small file for each key, and a lock beside it that is held while the call ru
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foundry_mcp.core.disk import open_state, read_file, replace_file
+from foundry_mcp.core.disk import disk_error, open_state, read_file, replace_file
 from foundry_mcp.core.errors import conflict
 from foundry_mcp.core.locks import locked
 
@@ -66,24 +66,30 @@ class IdempotencyStore:
         # The key is hashed: it is the client's text, and must not become a path.
         stem = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
         wanted = sha256(msgspec.json.encode([operation, parameters], order="sorted")).hexdigest()
-        with open_state(self._workspace, "idempotency") as folder:
-            self._sweep(folder)
-            with locked(folder, f"{stem}.lock") as held:
-                if not held:
-                    raise conflict(
-                        "The first call with this idempotency key is still under way",
-                        remediation="Wait a moment and repeat the call with the same key to get its answer.",
-                        idempotency_key=key,
-                    )
-                name = f"{stem}.json"
-                record = _read(folder, name)
-                if record is None:
-                    record = _Record(wanted, time.time())
-                    _write(folder, name, record)
-                    yield Slot(folder, name, record, None)
-                else:
-                    _check(record, key, wanted)
-                    yield Slot(folder, name, record, record.answer)
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(open_state(self._workspace, "idempotency"))
+                self._sweep(folder)
+                slot = self._open(folder, stack, stem, key, wanted)
+            except OSError as error:  # nothing has been begun yet
+                raise disk_error(error, "the record of idempotency keys") from error
+            yield slot
+
+    def _open(self, folder: int, stack: ExitStack, stem: str, key: str, wanted: str) -> Slot:
+        if not stack.enter_context(locked(folder, f"{stem}.lock")):
+            raise conflict(
+                "The first call with this idempotency key is still under way",
+                remediation="Wait a moment and repeat the call with the same key to get its answer.",
+                idempotency_key=key,
+            )
+        name = f"{stem}.json"
+        record = _read(folder, name)
+        if record is None:
+            record = _Record(wanted, time.time())
+            _write(folder, name, record)
+            return Slot(folder, name, record, None)
+        _check(record, key, wanted)
+        return Slot(folder, name, record, record.answer)
 
     def _sweep(self, folder: int) -> None:
         now = time.time()

@@ -61,7 +61,7 @@ def complete(
             blocked_by=waiting,
         )
     facts = _facts(node)
-    facts["completed_at"] = now_text()
+    facts["completed_at"] = now_text(_text(facts.get("started_at")))
     if message:
         facts["completion_note"] = message
     if evidence:
@@ -221,6 +221,10 @@ def _turn(
     title = f"{node.get('title', task_id)}: {before} → {status}"
     turned = {**(facts or {}), "from": before, "to": status}
     note(spec, "status_change", title, said, task_id=task_id, author=author, facts=turned)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _facts(node: Node) -> dict[str, Any]:
