@@ -84,6 +84,8 @@ class _Progress:
     operation: Operation | None = None
     parsed: bool = False
     running: bool = False
+    applied: bool = False
+    """A write has happened; whatever fails after it does not undo it."""
     max_tokens: int | None = None
     quota: Quota | None = None
 
@@ -128,13 +130,16 @@ class Runtime:
     def expire(self, request: Request, seconds: float) -> Outcome:
         """The answer to a request that did not end within its deadline."""
         progress = _Progress(parsed=True, running=True)
+        failure: FoundryError = timed_out(seconds)
         try:
             progress.operation = self.surroundings.registry.find(
                 request.tool, request.arguments.get("action")
             )
-        except FoundryError as failure:
-            return self._fail(request, progress, failure)
-        return self._fail(request, progress, timed_out(seconds))
+        except FoundryError as error:
+            failure = error
+        outcome = self._fail(request, progress, failure)
+        request.abandoned = True
+        return outcome
 
     def refuse(self, request: Request, failure: FoundryError) -> Outcome:
         """The answer to what a door could not even decode."""
@@ -209,6 +214,7 @@ class Runtime:
     def _succeed(
         self, request: Request, progress: _Progress, call: Call, result: Answer | dict[str, Any]
     ) -> ToolResponse:
+        progress.applied = bool(progress.operation and progress.operation.writes and not call.dry_run)
         answer = result if isinstance(result, Answer) else Answer(result)
         telemetry: dict[str, Any] = {"duration_ms": _milliseconds(request)}
         if answer.telemetry:
@@ -291,6 +297,8 @@ class Runtime:
 
 def _effect(progress: _Progress, failure: FoundryError) -> Any:
     """Whether a failed call changed anything: one that reads, or never began, did not."""
+    if progress.applied:
+        return "applied"
     if not progress.running or progress.operation is None or not progress.operation.writes:
         return "none"
     if failure.effect is not None:

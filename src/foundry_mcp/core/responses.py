@@ -184,7 +184,7 @@ def failure_response(
         rate_limit=rate_limit,
         telemetry=telemetry,
         retry_after_seconds=failure.retry_after_seconds,
-        effect=failure.effect or effect,
+        effect=effect or failure.effect,
     )
 
 
