@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foundry_mcp.core.disk import disk_error, open_state, read_file, replace_file
-from foundry_mcp.core.errors import InternalError, not_found
+from foundry_mcp.core.errors import InternalError, not_found, unavailable
 from foundry_mcp.core.locks import locked
 
 __all__ = ["Archive", "Label", "hash_of"]
@@ -30,13 +30,13 @@ LOCK_SECONDS = 10.0
 
 
 class Label(msgspec.Struct):
-    """What a content is: `ids` names the pieces in it, for whoever knows a piece and not the hash."""
+    """What a content is. `pieces` names the entries in it and where they stand, for whoever knows only a piece."""
 
     hash: str
     name: str
     size: int
     created: float
-    ids: list[str] = []
+    pieces: dict[str, int] = {}
     operation: str = ""
 
 
@@ -50,17 +50,26 @@ class Archive:
         self._swept = 0.0
 
     def put(self, content: bytes, name: str, *, ids: Sequence[str] = (), operation: str = "") -> str:
-        """Keep `content`; returns its hash."""
+        """Keep `content`; returns its hash. `ids` names its entries, in their order."""
         key = hash_of(content)
         stem = key.removeprefix(PREFIX)
-        label = Label(key, name, len(content), time.time(), list(ids), operation)
         try:
             with (
                 open_state(self._workspace, "archive") as folder,
-                locked(folder, ".lock", timeout=LOCK_SECONDS),
+                locked(folder, ".lock", timeout=LOCK_SECONDS) as held,
             ):
-                if not _exists(folder, f"{stem}.zst"):
+                if not held:
+                    raise unavailable("The archive is being written by somebody else", retry_after_seconds=1)
+                if _unpacked(folder, stem) == content:
+                    os.utime(f"{stem}.zst", dir_fd=folder)  # it is wanted again, so its time begins anew
+                else:
                     replace_file(folder, f"{stem}.zst", _zstd().compress(content), mode=0o600)
+                known = _label(folder, f"{stem}.json")
+                pieces = {
+                    **(known.pieces if known else {}),
+                    **{name: place for place, name in enumerate(ids)},
+                }
+                label = Label(key, name, len(content), time.time(), pieces, operation)
                 replace_file(folder, f"{stem}.json", msgspec.json.encode(label), mode=0o600)
                 self._sweep(folder, spare=stem)
         except OSError as error:
@@ -70,39 +79,52 @@ class Archive:
     def get(self, key: str) -> bytes:
         """The content with this hash, exactly; damage is an error, never wrong text."""
         stem = key.removeprefix(PREFIX)
-        try:
-            with open_state(self._workspace, "archive") as folder:
-                packed = read_file(folder, f"{stem}.zst")[0]
-                with suppress(OSError):
-                    os.utime(f"{stem}.zst", dir_fd=folder)  # what is read is worth keeping
-        except FileNotFoundError:
-            raise not_found("content", key) from None
-        except OSError as error:
-            raise disk_error(error, "the archive") from error
-        try:
-            content = bytes(_zstd().decompress(packed))
-        except (_zstd().ZstdError, EOFError) as error:
-            raise _damaged(key) from error
-        if hash_of(content) != key:
-            raise _damaged(key)
+        with self._open() as folder:
+            if not _exists(folder, f"{stem}.zst"):
+                raise not_found("content", key)
+            content = _unpacked(folder, stem)
+            with suppress(OSError):
+                os.utime(f"{stem}.zst", dir_fd=folder)  # what is read is worth keeping
+        if content is None or hash_of(content) != key:
+            raise InternalError(
+                "The archived content is damaged",
+                code="CONTENT_CORRUPTED",
+                details={"hash": key},
+                effect="none",
+            )
         return content
+
+    def label(self, key: str) -> Label:
+        """What the content with this hash is."""
+        with self._open() as folder:
+            found = _label(folder, f"{key.removeprefix(PREFIX)}.json")
+        if found is None:
+            raise not_found("content", key)
+        return found
 
     def labels(self) -> list[Label]:
         """What is kept, latest first."""
-        found = []
-        with open_state(self._workspace, "archive") as folder:
-            for name in os.listdir(folder):
-                if name.endswith(".json") and not name.startswith("."):
-                    with suppress(OSError, msgspec.MsgspecError):
-                        found.append(msgspec.json.decode(read_file(folder, name)[0], type=Label))
+        with self._open() as folder:
+            names = [
+                name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith(".")
+            ]
+            found = [label for name in names if (label := _label(folder, name)) is not None]
         return sorted(found, key=lambda label: (-label.created, label.hash))
 
     def find(self, content_id: str) -> Label:
         """The latest content that holds the piece `content_id`."""
         for label in self.labels():
-            if content_id in label.ids:
+            if content_id in label.pieces:
                 return label
         raise not_found("content", content_id)
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        try:
+            with open_state(self._workspace, "archive") as folder:
+                yield folder
+        except OSError as error:
+            raise disk_error(error, "the archive") from error
 
     def _sweep(self, folder: int, spare: str) -> None:
         """Let go of what nobody has read for long, and of the oldest beyond the size limit."""
@@ -145,13 +167,19 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _damaged(key: str) -> InternalError:
-    return InternalError(
-        "The archived content is damaged",
-        code="CONTENT_CORRUPTED",
-        details={"hash": key},
-        effect="none",
-    )
+def _unpacked(folder: int, stem: str) -> bytes | None:
+    """What a file holds; none when it is absent or damaged."""
+    try:
+        return bytes(_zstd().decompress(read_file(folder, f"{stem}.zst")[0]))
+    except (FileNotFoundError, EOFError, _zstd().ZstdError):
+        return None
+
+
+def _label(folder: int, name: str) -> Label | None:
+    try:
+        return msgspec.json.decode(read_file(folder, name)[0], type=Label)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeError):
+        return None
 
 
 def _zstd() -> Any:

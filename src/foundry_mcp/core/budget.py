@@ -10,6 +10,7 @@ stays and what was kept is the whole again: for `partial` each list's missing en
 others the whole payload under one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ MAX_NAMED = 50
 TABLE_ROWS = 4
 """An object of at least so many objects is a table, and its entries are dropped one by one."""
 SUMMARY_LENGTHS = (200, 60, 20)
+
+PAYLOAD = "payload"
 
 Path = tuple[str, ...]
 
@@ -70,7 +73,7 @@ def fit(response: ToolResponse, max_tokens: int, count: Callable[[ToolResponse],
     for shorter in _shorter(response, total, max_tokens, count):
         if count(shorter.response) <= max_tokens:
             return shorter
-    return _referring(response, {})
+    return _bare(response)
 
 
 def _shorter(
@@ -109,6 +112,7 @@ def _shorter(
         if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 80)
     }
     yield _referring(response, short)
+    yield _referring(response, {})
 
 
 # Tokens that the marks of a shortened answer take, roughly: the count that decides is exact.
@@ -126,16 +130,19 @@ def _pieces(value: Any, path: Path, ratio: float) -> Iterator[_Piece]:
             for name, entry in value.items():
                 yield from _pieces(entry, (*path, name), ratio)
     elif isinstance(value, list) and path:
-        for place, entry in enumerate(value):
-            yield _Piece(path, place, _content_id(path, place, entry), (len(encode(entry)) + 1) * ratio)
+        names = [_own_id(entry) for entry in value]
+        repeated = {name for name, times in Counter(names).items() if times > 1}
+        for place, (name, entry) in enumerate(zip(names, value, strict=True)):
+            content_id = f"{path[-1]}-{place + 1}" if name is None or name in repeated else name
+            yield _Piece(path, place, content_id, (len(encode(entry)) + 1) * ratio)
 
 
-def _content_id(path: Path, place: int, entry: Any) -> str:
+def _own_id(entry: Any) -> str | None:
     if isinstance(entry, dict):
         for name in ID_KEYS:
             if isinstance(entry.get(name), (str, int)):
                 return str(entry[name])
-    return f"{path[-1]}-{place + 1}"
+    return None
 
 
 def _without(response: ToolResponse, dropped: list[_Piece], total: int) -> Fitted:
@@ -151,13 +158,15 @@ def _without(response: ToolResponse, dropped: list[_Piece], total: int) -> Fitte
             split[place in places].append((place, entry))
         stays, goes = ([e for _, e in part] if isinstance(whole, list) else dict(part) for part in split)
         data = _replaced(data, path, stays)
-        kept.append(
-            Kept(encode(goes), ".".join(path) or "payload", [piece.content_id for piece in reversed(gone)])
-        )
+        kept.append(Kept(encode(goes), _spelled(path), [piece.content_id for piece in reversed(gone)]))
     ids = [content_id for part in kept for content_id in part.ids]
     message = f"{len(dropped)} of {total} entries left out to fit the token budget"
     meta = _marks(response, "partial", kept, message, dropped_count=len(dropped), total_count=total)
     return Fitted(ToolResponse(True, data, None, {**meta, "dropped_content_ids": ids[:MAX_NAMED]}), kept)
+
+
+def _spelled(path: Path) -> str:
+    return "/".join(name.replace("~", "~0").replace("/", "~1") for name in path) or PAYLOAD
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -186,15 +195,17 @@ def _referring(response: ToolResponse, data: dict[str, Any]) -> Fitted:
     return _whole(response, data, "reference_only", "The content was left out to fit the token budget")
 
 
+def _bare(response: ToolResponse) -> Fitted:
+    """The least that can be said: where everything is. Not even what else there was to say has room."""
+    envelope = ("version", "request_id", "telemetry")
+    meta = {key: value for key, value in response.meta.items() if key in envelope}
+    return _referring(ToolResponse(True, response.data, None, meta), {})
+
+
 def _whole(response: ToolResponse, data: dict[str, Any], level: str, message: str) -> Fitted:
     """An answer that stands for its payload, which is kept as a whole."""
-    kept = [Kept(encode(response.data), "payload", [])]
-    meta = _marks(response, level, kept, message)
-    # What else there was to say may be what makes the answer too long: it is kept, too.
-    for key in ("pagination", "rate_limit"):
-        if level == "reference_only" and key in meta and count_tokens(encode(meta[key])) > COST_OF_A_HASH:
-            del meta[key]
-    return Fitted(ToolResponse(True, data, None, meta), kept)
+    kept = [Kept(encode(response.data), PAYLOAD, [])]
+    return Fitted(ToolResponse(True, data, None, _marks(response, level, kept, message)), kept)
 
 
 def _marks(
@@ -209,9 +220,8 @@ def _marks(
         "content_fidelity": level,
         "content_archive_hashes": {f"{part.name}-archive": part.hash for part in kept},
     }
-    said = level == "partial"
-    meta["warnings"] = [*(response.meta.get("warnings", ()) if said else ()), message]
-    meta["warning_details"] = [*(response.meta.get("warning_details", ()) if said else ()), detail]
+    meta["warnings"] = [*response.meta.get("warnings", ()), message]
+    meta["warning_details"] = [*response.meta.get("warning_details", ()), detail]
     return meta
 
 

@@ -170,6 +170,11 @@ def _knowledge_warnings(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
         suggestion = detail.get("context", {}).get("suggestion")
         if not isinstance(suggestion, str):
             suggestion = rule.suggestion if rule else None
+        if code == "CONTENT_TRUNCATED":  # this form has no other place for where the rest can be fetched
+            hashes = meta.get("content_archive_hashes", {}).values()
+            suggestion = " ".join(
+                [str(suggestion), *(f'content(action="get", hash="{key}")' for key in hashes)]
+            )
         level = detail.get("severity", "warning")
         rendered.append(
             {"level": level, "code": code, "message": detail["message"], "suggestion": suggestion}

@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rate_limit_storage: str = "memory://"
     """Where the counts live; a redis:// address lets several servers share them."""
     deadline_seconds: Annotated[float, msgspec.Meta(gt=0)] = 120.0
-    max_tokens: Annotated[int, msgspec.Meta(ge=300)] = 25_000
+    max_tokens: Annotated[int, msgspec.Meta(ge=500)] = 25_000
     """How long an answer over MCP may be (o200k_base); what does not fit is archived and named."""
     log_level: str = "info"
 

@@ -1,10 +1,12 @@
 """The tool `content`: what was left out of an answer, given back exactly."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from foundry_mcp.core.archive import Label
 from foundry_mcp.core.budget import count_tokens
 from foundry_mcp.core.contracts import encode
 from foundry_mcp.core.errors import missing, validation
@@ -19,7 +21,7 @@ ContentId = Annotated[str, Meta(min_length=1, max_length=500, description="From 
 Characters = Annotated[int, Meta(ge=1, le=1_000_000, description="At most so many characters at once")]
 Offset = Annotated[int, Meta(ge=0, description="Begin at this character")]
 
-ENVELOPE_TOKENS = 300
+ENVELOPE_TOKENS = 440
 """What the answer takes around the content."""
 
 
@@ -39,10 +41,14 @@ def get(
             "hash", remediation="Give a hash from content_archive_hashes, or an id from dropped_content_ids."
         )
     archive = call.surroundings.archive
-    key = hash or archive.find(str(id)).hash
-    text = archive.get(key).decode("utf-8")
+    label = archive.label(hash) if hash is not None else archive.find(str(id))
+    key = label.hash
+    try:
+        text = archive.get(key).decode("utf-8")
+    except UnicodeDecodeError:
+        raise validation("hash", "text", "the content is not text", received=key) from None
     if id is not None:
-        text = _piece(text, id, archive.find(id).ids if hash is None else [], key)
+        text = _piece(text, id, label)
     query = query_hash("content.get", hash=key, id=id)
     start = offset if cursor is None else decode_cursor(cursor, query).get("offset")
     if not isinstance(start, int) or start > len(text):
@@ -74,22 +80,23 @@ def list_content(call: Call, *, limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor
             "hash": label.hash,
             "name": label.name,
             "operation": label.operation,
-            "characters": label.size,
-            "pieces": len(label.ids),
+            "bytes": label.size,
+            "pieces": len(label.pieces),
         }
         for label in page.rows
     ]
     return Answer({"contents": rows, "total_count": len(labels)}, page.pagination)
 
 
-def _piece(text: str, content_id: str, ids: list[str], key: str) -> str:
+def _piece(text: str, content_id: str, label: Label) -> str:
     """One entry of an archived list or table, as JSON."""
-    held = msgspec.json.decode(text)
-    if isinstance(held, dict) and content_id in held:
-        return encode(held[content_id]).decode("utf-8")
-    if isinstance(held, list) and content_id in ids:
-        return encode(held[ids.index(content_id)]).decode("utf-8")
-    raise validation("id", "known", f"{content_id} is not in {key}", received=content_id)
+    with suppress(msgspec.MsgspecError):
+        held = msgspec.json.decode(text)
+        if isinstance(held, dict) and content_id in held:
+            return encode(held[content_id]).decode("utf-8")
+        if isinstance(held, list) and content_id in label.pieces:
+            return encode(held[label.pieces[content_id]]).decode("utf-8")
+    raise validation("id", "known", f"{content_id} is not in {label.hash}", received=content_id)
 
 
 def _fitting(text: str, max_tokens: int | None) -> str:

@@ -39,7 +39,7 @@ Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE, description="Rows on a page"
 Cursor = Annotated[
     str, Meta(max_length=4096, description="Where the last page ended: meta.pagination.cursor")
 ]
-MaxTokens = Annotated[int, Meta(ge=300, le=1_000_000, description="Shorten the answer to fit")]
+MaxTokens = Annotated[int, Meta(ge=500, le=1_000_000, description="Shorten the answer to fit")]
 IdempotencyKey = Annotated[
     str,
     Meta(

@@ -94,9 +94,7 @@ def unblock(spec: Spec, task_id: str, *, message: str = "", owner: str | None = 
 def reset(spec: Spec, task_id: str, *, message: str = "", owner: str | None = None) -> dict[str, Any]:
     """Take a task back to pending; its journal keeps what happened."""
     node = _work(spec, task_id, "reset", owner)
-    waiting = [
-        other for other in graph.dependents(spec, task_id) if spec.nodes[other]["status"] == "completed"
-    ]
+    waiting = _built_on(spec, task_id)
     if waiting:
         raise conflict(
             f"{task_id} cannot be reset: {', '.join(waiting)} built on it and is completed",
@@ -128,6 +126,8 @@ def claim(spec: Spec, task_id: str | None, owner: str, *, lease_seconds: int) ->
         if waiting:
             return {"task_id": task_id, "claimed": False, "blocked_by": waiting, "can_start": False}
     expires = claims.grant(spec.nodes[task_id], owner, lease_seconds)
+    if spec.nodes[task_id]["status"] == "in_progress":  # taken over from somebody whose lease had ended
+        _facts(spec.nodes[task_id])["owner"] = owner
     return {"task_id": task_id, "claimed": True, "owner": owner, "expires_at": expires}
 
 
@@ -221,6 +221,15 @@ def _turn(
     title = f"{node.get('title', task_id)}: {before} → {status}"
     turned = {**(facts or {}), "from": before, "to": status}
     note(spec, "status_change", title, said, task_id=task_id, author=author, facts=turned)
+
+
+def _built_on(spec: Spec, task_id: str) -> list[str]:
+    """The completed tasks that could only be completed because this one was, or what it is part of."""
+    later = [
+        other for node_id in (task_id, *spec.ancestors(task_id)) for other in graph.dependents(spec, node_id)
+    ]
+    below = dict.fromkeys(leaf for other in later for leaf in spec.walk(other) if spec.is_leaf(leaf))
+    return [leaf for leaf in below if spec.nodes[leaf]["status"] == "completed"]
 
 
 def _text(value: Any) -> str | None:
