@@ -1,9 +1,12 @@
-"""What only makes sense at a terminal: making a workspace, and watching one."""
+"""What only makes sense at a terminal: making a workspace, watching one, and telling a client of this server."""
 
 import gc
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from foundry_mcp.core.disk import disk_error
 from foundry_mcp.core.errors import forbidden
@@ -51,6 +54,30 @@ def init(call: Call) -> dict[str, Any]:
         outline.read_outline(Spec(document, "pending"), EXAMPLE)
         data["example"] = call.surroundings.specs.create(document).id
     return data
+
+
+ClientName = Annotated[
+    Literal["claude-code", "claude-desktop", "cursor", "vscode", "codex"],
+    Meta(description="The MCP client to configure"),
+]
+Remove = Annotated[bool, Meta(description="Take this server out again")]
+
+
+@TERMINAL.operation("terminal", "install", cli="install", example="claude-code", writes=True)
+def install_into(call: Call, client: ClientName, *, remove: Remove = False) -> dict[str, Any]:
+    """Put this server into the configuration of an MCP client; shows the change, and keeps what was there."""
+    from difflib import unified_diff  # noqa: PLC0415 - only who installs pays for it
+
+    from foundry_mcp.cli.install import install  # noqa: PLC0415 - likewise
+
+    done = install(client, call.surroundings.workspace, Path.home(), remove=remove, dry_run=call.dry_run)
+    change = unified_diff(done.before.splitlines(), done.after.splitlines(), "before", "after", lineterm="")
+    data: dict[str, Any] = {"client": client, "file": str(done.path), "changed": done.before != done.after}
+    if data["changed"]:
+        data["change"] = "\n".join(change)
+    if done.backup is not None:
+        data["backup"] = str(done.backup)
+    return {**data, "dry_run": True} if call.dry_run else data
 
 
 def watch(store: SpecStore, draw: Callable[[], Any]) -> None:
