@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ def _reference() -> Iterator[str]:
     yield "# Reference\n\nEvery operation, error, warning and flag, from the declarations in the code.\n"
     for tool, actions in REGISTRY.tools.items():
         yield f"## Tool `{tool}`\n"
+        yield " ".join(_meta_keys(actions.values())) + "\n"
         for declared in actions.values():
             yield from _operation(declared)
     yield "## Error types\n\n| type | HTTP | retry? | meaning |\n|---|---|---|---|"
@@ -62,6 +63,20 @@ def _reference() -> Iterator[str]:
     yield "\n## Feature flags\n\n| flag | stage | default | meaning |\n|---|---|---|---|"
     for flag in FLAGS.values():
         yield f"| `{flag.name}` | {flag.stage} | {'on' if flag.default else 'off'} | {flag.description} |"
+
+
+def _meta_keys(operations: Iterable[Operation]) -> Iterator[str]:
+    """Which keys of `meta` the answers of a tool use, and when."""
+    declared = list(operations)
+    yield "Every answer has `meta.version`, `meta.request_id` and `meta.telemetry` (`duration_ms`);"
+    yield "what is worth knowing is in `meta.warnings` and `meta.warning_details`;"
+    if any("cursor" in one.schema["properties"] for one in declared):
+        yield "lists have `meta.pagination` (`has_more`, `total_count`, `page_size`, and `cursor` while there is more);"
+    if any(one.writes for one in declared):
+        yield "the answer to a repeated `idempotency_key` has `meta.replayed`;"
+    yield "where limits are set there is `meta.rate_limit`;"
+    yield "an answer cut to `max_tokens` has `meta.content_fidelity`, `meta.content_fidelity_schema_version`,"
+    yield "`meta.content_archive_hashes` and `meta.dropped_content_ids`."
 
 
 def _operation(declared: Operation) -> Iterator[str]:

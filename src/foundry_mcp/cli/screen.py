@@ -15,11 +15,11 @@ from foundry_mcp.core.contracts import encode
 from foundry_mcp.core.responses import ToolResponse
 from foundry_mcp.operations.declaration import Operation
 
-__all__ = ["show"]
+__all__ = ["plain_console", "show"]
 
 
 def show(response: ToolResponse, operation: Operation | None = None) -> None:
-    console = Console(stderr=not response.success, highlight=False)
+    console = plain_console(stderr=not response.success)
     if response.success:
         view = VIEWS.get(operation.name) if operation else None
         console.print(view(response.data) if view else Group(*_payload(response.data)))
@@ -28,6 +28,11 @@ def show(response: ToolResponse, operation: Operation | None = None) -> None:
         console.print(_failure(response))
     for text in response.meta.get("warnings", ()):
         console.print(Text(f"! {text}", style="yellow"))
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """A console that shows text as it is: what stands in a spec is data, never markup."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def _payload(data: Mapping[str, Any]) -> Iterable[RenderableType]:

@@ -84,8 +84,10 @@ def watch(store: SpecStore, draw: Callable[[], Any]) -> None:
     """Redraw whenever a spec file changes, until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415 - rich, only when a person is looking
 
+    from foundry_mcp.cli.screen import plain_console  # noqa: PLC0415 - likewise
+
     gc.enable()
-    with Live(draw(), auto_refresh=False, screen=True) as live:
+    with Live(draw(), console=plain_console(), auto_refresh=False, screen=True) as live:
         seen = None
         while True:
             entries = store.index()

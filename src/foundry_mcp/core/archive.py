@@ -26,6 +26,7 @@ PREFIX = "sha256:"
 KEPT_SECONDS = 30 * 24 * 3600
 MAX_BYTES = 512 * 1024 * 1024
 SWEPT_EVERY_SECONDS = 600
+UNFINISHED_SECONDS = 3600
 LOCK_SECONDS = 10.0
 
 
@@ -132,6 +133,10 @@ class Archive:
         if now - self._swept < SWEPT_EVERY_SECONDS:
             return
         self._swept = now
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                if name.endswith(".new") and now - os.stat(name, dir_fd=folder).st_mtime > UNFINISHED_SECONDS:
+                    os.unlink(name, dir_fd=folder)  # whoever wrote it was killed
         total = 0
         for entry in sorted(_entries(folder), key=lambda entry: -entry.used):
             total += entry.size
@@ -178,8 +183,8 @@ def _unpacked(folder: int, stem: str) -> bytes | None:
 def _label(folder: int, name: str) -> Label | None:
     try:
         return msgspec.json.decode(read_file(folder, name)[0], type=Label)
-    except (FileNotFoundError, msgspec.MsgspecError, UnicodeError):
-        return None
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return None  # whatever stands there instead hides nothing but itself
 
 
 def _zstd() -> Any:

@@ -161,7 +161,9 @@ def _without(response: ToolResponse, dropped: list[_Piece], total: int) -> Fitte
         kept.append(Kept(encode(goes), _spelled(path), [piece.content_id for piece in reversed(gone)]))
     ids = [content_id for part in kept for content_id in part.ids]
     message = f"{len(dropped)} of {total} entries left out to fit the token budget"
-    meta = _marks(response, "partial", kept, message, dropped_count=len(dropped), total_count=total)
+    meta = _marks(
+        response, "partial", kept, message, dropped_count=len(dropped), total_count=total, unit="entries"
+    )
     return Fitted(ToolResponse(True, data, None, {**meta, "dropped_content_ids": ids[:MAX_NAMED]}), kept)
 
 
@@ -205,7 +207,17 @@ def _bare(response: ToolResponse) -> Fitted:
 def _whole(response: ToolResponse, data: dict[str, Any], level: str, message: str) -> Fitted:
     """An answer that stands for its payload, which is kept as a whole."""
     kept = [Kept(encode(response.data), PAYLOAD, [])]
-    return Fitted(ToolResponse(True, data, None, _marks(response, level, kept, message)), kept)
+    total = len(kept[0].content)
+    meta = _marks(
+        response,
+        level,
+        kept,
+        message,
+        dropped_count=total - len(encode(data)),
+        total_count=total,
+        unit="bytes",
+    )
+    return Fitted(ToolResponse(True, data, None, meta), kept)
 
 
 def _marks(

@@ -47,7 +47,10 @@ class Slot:
 
     def keep(self, answer: dict[str, Any]) -> None:
         self._record.answer = answer
-        _write(self._folder, self._name, self._record)
+        try:
+            _write(self._folder, self._name, self._record)
+        except OSError as error:
+            raise disk_error(error, "the record of idempotency keys", effect="applied") from error
 
     def forget(self) -> None:
         """The call changed nothing, so the key is free again."""

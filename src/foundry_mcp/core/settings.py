@@ -47,7 +47,7 @@ def load_settings(
 
 
 def find_workspace(chosen: str | None, environment: Mapping[str, str], start: Path | None = None) -> Path:
-    """The folder we work in: the one chosen, else the nearest one upwards with `specs/`, else the git root."""
+    """The folder we work in: the one chosen, else the nearest one upwards that has `specs/` or is a git root."""
     wanted = chosen or environment.get("FOUNDRY_WORKSPACE")
     if wanted:
         try:
@@ -59,11 +59,10 @@ def find_workspace(chosen: str | None, environment: Mapping[str, str], start: Pa
             raise not_found("workspace", wanted)
         return folder
     here = (start or Path.cwd()).resolve()
-    # A worktree has a `.git` file where a clone has a folder, and it is a root of its own.
-    for marks in (("specs",), (".git",)):
-        for folder in (here, *here.parents):
-            if any((folder / mark).exists() for mark in marks) and _is_own(folder):
-                return folder
+    # A worktree has a `.git` file where a clone has a folder, and it is a root of its own: whichever comes first.
+    for folder in (here, *here.parents):
+        if any((folder / mark).exists() for mark in ("specs", ".git")) and _is_own(folder):
+            return folder
     return here
 
 

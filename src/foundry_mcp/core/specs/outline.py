@@ -49,9 +49,9 @@ TEMPLATES: dict[str, str] = {
 """,
 }
 
-_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*\s*$")
-_CHECKBOX = re.compile(r"(\s*)(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+?)\s*$")
-_BULLET = re.compile(r"\s+(?:[-*+]|\d+[.)])\s+(.+?)\s*$")
+_HEADING = re.compile(r"(#{1,6})\s+([^\s#].*?)\s*#*\s*$")
+_CHECKBOX = re.compile(r"(\s*)(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(\S.*?)\s*$")
+_BULLET = re.compile(r"\s+(?:[-*+]|\d+[.)])\s+(\S.*?)\s*$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 MAX_DEPTH = 6
 

@@ -94,7 +94,7 @@ def unblock(spec: Spec, task_id: str, *, message: str = "", owner: str | None = 
 def reset(spec: Spec, task_id: str, *, message: str = "", owner: str | None = None) -> dict[str, Any]:
     """Take a task back to pending; its journal keeps what happened."""
     node = _work(spec, task_id, "reset", owner)
-    waiting = _built_on(spec, task_id)
+    waiting = _built_on(spec, task_id) if node["status"] == "completed" else []
     if waiting:
         raise conflict(
             f"{task_id} cannot be reset: {', '.join(waiting)} built on it and is completed",
@@ -103,7 +103,7 @@ def reset(spec: Spec, task_id: str, *, message: str = "", owner: str | None = No
             task_id=task_id,
             completed_dependents=waiting,
         )
-    for fact in ("claim", "blocker", "started_at", "completed_at", "completion_note", "evidence"):
+    for fact in ("claim", "owner", "blocker", "started_at", "completed_at", "completion_note", "evidence"):
         _facts(node).pop(fact, None)
     _turn(spec, task_id, "pending", message or "Reset", owner)
     return {"task_id": task_id, "status": "pending"}
@@ -134,6 +134,7 @@ def claim(spec: Spec, task_id: str | None, owner: str, *, lease_seconds: int) ->
 def release(spec: Spec, task_id: str, owner: str) -> dict[str, Any]:
     """Give a task back before its lease ends."""
     node = _task(spec, task_id)
+    _refuse_parent(spec, task_id, "release")
     claims.check_holder(task_id, node, owner)
     claims.check_starter(task_id, node, owner)
     if claims.holder(node) is None and node["status"] != "in_progress":
