@@ -71,6 +71,7 @@ def test_the_parameters_are_those_of_the_signature(make):
         "tags",
         "extra",
         "loud",
+        "max_tokens",
     ]
     assert make.schema["required"] == ["name"]
     assert make.schema["properties"]["name"] == {
@@ -141,7 +142,7 @@ def test_a_missing_parameter_is_refused_by_name(make):
     assert refused.details == {"field": "name", "constraint": "required", "received": None}
 
 
-def test_an_operation_without_parameters_says_that_it_takes_none():
+def test_an_operation_without_parameters_of_its_own_takes_only_what_every_call_takes():
     registry = Registry()
 
     @registry.operation("bare", cli="bare")
@@ -149,7 +150,7 @@ def test_an_operation_without_parameters_says_that_it_takes_none():
         """Take nothing."""
         return {}
 
-    assert "no parameters" in refusal(registry.tools["bare"][None], {"x": 1}).remediation
+    assert refusal(registry.tools["bare"][None], {"x": 1}).remediation == "bare takes: max_tokens"
 
 
 @pytest.mark.parametrize(

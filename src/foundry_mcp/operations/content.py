@@ -25,7 +25,7 @@ ENVELOPE_TOKENS = 440
 """What the answer takes around the content."""
 
 
-@operation("content", "get", cli="content get", example="--hash sha256:…")
+@operation("content", "get", cli="content get", example="--id task-1-2")
 def get(
     call: Call,
     *,

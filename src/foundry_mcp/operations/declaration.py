@@ -215,7 +215,7 @@ class Operation:
             "known_parameter",
             f"unknown parameter '{shorten(key)}' for {self.name}",
             received=value,
-            remediation=f"{hint}{self.name} takes: {', '.join(allowed) or 'no parameters'}",
+            remediation=f"{hint}{self.name} takes: {', '.join(allowed)}",
             allowed=allowed,
             **({"nearest": guess[0]} if guess else {}),
         )
