@@ -10,7 +10,7 @@ from foundry_mcp.core.errors import FoundryError, unknown_name, validation
 from foundry_mcp.core.pagination import DEFAULT_PAGE_SIZE, Page, paginate, query_hash
 from foundry_mcp.core.specs import briefing, claims, graph, structure, tasks
 from foundry_mcp.core.specs.model import ROOT, Spec, Status, natural
-from foundry_mcp.core.specs.store import SpecStore, Written
+from foundry_mcp.core.specs.store import OpenSpec
 from foundry_mcp.operations.declaration import (
     DRY_RUN,
     EXPECTED_REVISION,
@@ -375,18 +375,6 @@ def batch(call: Call, spec_id: SpecId, *, changes: Changes, partial: Partial = F
 SHARED = (IDEMPOTENCY, DRY_RUN, EXPECTED_REVISION, MAX_TOKENS)
 ENVELOPE = frozenset({"spec_id", "revision", "progress"})
 """What the answer of the batch says once for all its changes."""
-
-
-class OpenSpec(SpecStore):
-    """A spec that is being written: a further change joins the write under way."""
-
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
-
-    def write(self, spec_id: str, change: Callable[[Spec], Any], **_: Any) -> Written:  # noqa: ARG002 - it is the one that is open
-        result = change(self._spec)
-        self._spec.changed()
-        return Written(self._spec, self._spec, result, dry_run=False)
 
 
 def _prepare(

@@ -32,7 +32,7 @@ from foundry_mcp.core.specs.history import History
 from foundry_mcp.core.specs.journal import note
 from foundry_mcp.core.specs.model import FOLDERS, Folder, Spec, copied, natural, now_text
 
-__all__ = ["Entry", "Place", "SpecStore", "Written"]
+__all__ = ["Entry", "OpenSpec", "Place", "SpecStore", "Written"]
 
 LOCK_SECONDS = 10.0
 CACHED_SPECS = 64
@@ -400,6 +400,18 @@ class SpecStore:
             while len(self._specs) >= CACHED_SPECS:
                 self._specs.pop(next(iter(self._specs)))
             self._specs[spec.folder, spec.id] = _Seen(stamp, spec, settled)
+
+
+class OpenSpec(SpecStore):
+    """A spec that is being written: a further change joins the write under way."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+
+    def write(self, spec_id: str, change: Callable[[Spec], Any], **_: Any) -> Written:  # noqa: ARG002 - it is the one that is open
+        result = change(self._spec)
+        self._spec.changed()
+        return Written(self._spec, self._spec, result, dry_run=False)
 
 
 def _unreadable(entry: Entry, problem: str) -> dict[str, Any]:
