@@ -96,12 +96,9 @@ class Archive:
         return content
 
     def label(self, key: str) -> Label:
-        """What the content with this hash is."""
+        """What the content with this hash is; a label that was lost says only its hash."""
         with self._open() as folder:
-            found = _label(folder, f"{key.removeprefix(PREFIX)}.json")
-        if found is None:
-            raise not_found("content", key)
-        return found
+            return _label(folder, f"{key.removeprefix(PREFIX)}.json") or Label(key, "", 0, 0.0)
 
     def labels(self) -> list[Label]:
         """What is kept, latest first."""

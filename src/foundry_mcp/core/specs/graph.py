@@ -96,11 +96,12 @@ def would_cycle_below(
         edges[before, BEGIN] = [after for after in edges[before, BEGIN] if after != (here, BEGIN)]
         edges[here, END] = [after for after in edges[here, END] if after != (before, END)]
     edges.setdefault((here, BEGIN), []).append((here, END))
-    edges[parent, BEGIN].append((here, BEGIN))
-    edges.setdefault((here, END), []).append((parent, END))
-    for blocker in waits_for:
-        edges.setdefault((blocker, END), []).append((here, BEGIN))
-    return next((loop for after in edges[here, BEGIN] if (loop := _path(edges, after, (here, BEGIN)))), [])
+    fresh: list[tuple[Point, Point]] = [((parent, BEGIN), (here, BEGIN)), ((here, END), (parent, END))]
+    fresh += [((blocker, END), (here, BEGIN)) for blocker in waits_for]
+    for before_it, after_it in fresh:
+        edges.setdefault(before_it, []).append(after_it)
+    # A circle that was not there before goes through one of the new edges.
+    return next((loop for start, end in fresh if (loop := _path(edges, end, start))), [])
 
 
 def find_cycles(spec: Spec) -> list[list[str]]:
