@@ -82,12 +82,17 @@ class JsonLinesClient:
         return self.exchange("tools/call", {"name": tool, "arguments": arguments})[1]
 
     def data(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The `data` of an envelope that says it succeeded; older servers do not set `isError`."""
-        envelope = json.loads(self.call(tool, arguments)["content"][0]["text"])
+        """What a server of ours or of an earlier release answers."""
+        return self.timed_data(tool, arguments)[0]
+
+    def timed_data(self, tool: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """The `data` of an envelope that says it succeeded, and the seconds; older servers do not set `isError`."""
+        result, seconds = self.exchange("tools/call", {"name": tool, "arguments": arguments})
+        envelope = json.loads(result["content"][0]["text"])
         if not envelope["success"]:
             raise RuntimeError(f"{tool} {arguments} failed: {envelope}")
         data: dict[str, Any] = envelope["data"]
-        return data
+        return data, seconds
 
     def exchange(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], float]:
         self._number += 1
