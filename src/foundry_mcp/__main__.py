@@ -13,6 +13,7 @@ def main() -> None:
 
     gc.enable()
     gc.freeze()
+    gc.set_threshold(200_000, 10, 10)  # a large spec is a hundred thousand objects, none of them garbage
     server.main()
 
 

@@ -73,10 +73,11 @@ def query(
     """List the tasks of a spec in the order of the work."""
     spec = read(call, spec_id)
     below = None if phase is None else _below(spec, phase)
+    nodes = spec.nodes
     found = [
         task_id
         for task_id in spec.tasks
-        if (status is None or spec.nodes[task_id]["status"] == status)
+        if (status is None or nodes[task_id]["status"] == status)
         and (below is None or task_id in below)
         and (owner is None or briefing.owner(spec, task_id) == owner)
         and (text is None or briefing.mentions(spec, task_id, text.casefold()))

@@ -33,6 +33,7 @@ def note(
         **({"task_id": task_id} if task_id else {}),
     }
     spec.journal.append(entry)
+    spec.turned()
     return entry
 
 
@@ -45,10 +46,18 @@ def select(
     since: str | None = None,
 ) -> list[tuple[int, dict[str, Any]]]:
     """The entries that match, each with its place: entries are only ever added, so a place stays what it is."""
-    wanted = {"task_id": task_id, "entry_type": kind, "author": author}
+    wanted = {"entry_type": kind, "author": author}
+    among = enumerate(spec.journal) if task_id is None else spec.once(_by_task).get(task_id, ())
     return [
         (index, entry)
-        for index, entry in enumerate(spec.journal)
+        for index, entry in among
         if all(value is None or entry.get(key) == value for key, value in wanted.items())
         and (since is None or str(entry.get("timestamp", "")) >= since)
     ]
+
+
+def _by_task(spec: Spec) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for index, entry in enumerate(spec.journal):
+        found.setdefault(str(entry.get("task_id")), []).append((index, entry))
+    return found

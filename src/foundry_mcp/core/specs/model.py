@@ -7,7 +7,7 @@ The document stays the truth: it is kept as it was read, unknown fields and all,
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -68,8 +68,9 @@ class Spec:
 
     def children(self, node_id: str) -> list[str]:
         """The children there are, in natural order; a phase keeps the order it was given."""
-        found = [child for child in self.nodes[node_id].get("children", ()) if child in self.nodes]
-        return found if node_id == ROOT else sorted(found, key=natural)
+        nodes = self.nodes
+        found = [child for child in nodes[node_id].get("children", ()) if child in nodes]
+        return found if node_id == ROOT or len(found) < 2 else sorted(found, key=natural)
 
     def is_leaf(self, node_id: str) -> bool:
         return is_task(self.nodes[node_id]) and not self.nodes[node_id].get("children")
@@ -107,11 +108,13 @@ class Spec:
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Everything that is work, in order: tasks, subtasks and verifications."""
-        return tuple(node_id for node_id in self.order if is_task(self.nodes[node_id]))
+        nodes = self.nodes
+        return tuple(node_id for node_id in self.order if nodes[node_id].get("type") in TASKS)
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(node_id for node_id in self.tasks if self.is_leaf(node_id))
+        nodes = self.nodes
+        return tuple(node_id for node_id in self.tasks if not nodes[node_id].get("children"))
 
     def once(self, work: "Callable[[Spec], Found]") -> "Found":
         """What `work` finds in the document; worked out once, until the document is written to."""
@@ -121,9 +124,21 @@ class Spec:
         found: Found = known[work]
         return found
 
+    def turned(self) -> None:
+        """Forget what was worked out from states and words; what is below what has stayed."""
+        self.__dict__.pop("_known", None)
+
     def changed(self) -> None:
-        """Forget whatever was worked out from the document: it has been written to."""
+        """Forget whatever was worked out from the document: its shape has changed."""
         self.__dict__ = {"document": self.document, "folder": self.folder}
+
+    def copy(self) -> "Spec":
+        """A spec of one's own to change; the shape it has been seen to have goes along."""
+        twin = Spec(copied(self.document), self.folder)
+        twin.__dict__.update(
+            {name: self.__dict__[name] for name in ("order", "tasks", "leaves") if name in self.__dict__}
+        )
+        return twin
 
     def progress(self, start: str = ROOT) -> dict[str, int]:
         """Leaf tasks only, so that a task with subtasks does not count twice."""
@@ -137,7 +152,8 @@ def _whole_progress(spec: Spec) -> dict[str, int]:
 
 
 def _counted(spec: Spec, leaves: Sequence[str]) -> dict[str, int]:
-    done = sum(spec.nodes[node_id]["status"] == "completed" for node_id in leaves)
+    nodes = spec.nodes
+    done = sum(nodes[node_id]["status"] == "completed" for node_id in leaves)
     return {
         "completed": done,
         "total": len(leaves),
@@ -156,6 +172,7 @@ def is_container(node: Node) -> bool:
 _NUMBERS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=50_000)
 def natural(name: str) -> tuple[tuple[Any, ...], str]:
     """Sort key in which task-1-2 comes before task-1-10, and no two names are equal."""
     parts = _NUMBERS.split(name)

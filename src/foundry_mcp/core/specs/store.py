@@ -324,11 +324,11 @@ class SpecStore:
         before = self.read(spec_id, folder)
         if expected_revision is not None and expected_revision != before.revision:
             raise _version_conflict(spec_id, expected_revision, before.revision)
-        after = Spec(copied(before.document), folder)
+        after = before.copy()
         result = change(after)
         if after.document == before.document:
             return Written(before, before, result, dry_run)
-        after.changed()
+        after.turned()
         after.document["revision"] = before.revision + 1
         after.document["last_updated"] = now_text(before.document.get("last_updated"))
         if not dry_run:
@@ -410,7 +410,7 @@ class OpenSpec(SpecStore):
 
     def write(self, spec_id: str, change: Callable[[Spec], Any], **_: Any) -> Written:  # noqa: ARG002 - it is the one that is open
         result = change(self._spec)
-        self._spec.changed()
+        self._spec.turned()
         return Written(self._spec, self._spec, result, dry_run=False)
 
 

@@ -10,7 +10,18 @@ from foundry_mcp.core.specs.claims import holder, refuse_held
 from foundry_mcp.core.specs.journal import note
 from foundry_mcp.core.specs.model import ROOT, Node, Spec, is_task
 
-__all__ = ["add", "attach", "depend", "id_prefix", "join", "move", "remove", "settle", "update"]
+__all__ = [
+    "add",
+    "attach",
+    "depend",
+    "id_prefix",
+    "join",
+    "move",
+    "remove",
+    "settle",
+    "settle_above",
+    "update",
+]
 
 
 def add(
@@ -175,14 +186,25 @@ def settle(spec: Spec) -> None:
     """Work out counts and the status of everything that is made of tasks, from the leaves up."""
     spec.changed()
     for node_id in reversed(spec.order):
-        node = spec.nodes[node_id]
-        below = [spec.nodes[child] for child in spec.children(node_id)]
-        if not below and is_task(node):
-            node["total_tasks"], node["completed_tasks"] = 1, int(node["status"] == "completed")
-            continue
-        node["total_tasks"] = sum(child.get("total_tasks", 0) for child in below)
-        node["completed_tasks"] = sum(child.get("completed_tasks", 0) for child in below)
-        node["status"] = _summed(below)
+        _settle_one(spec, node_id)
+
+
+def settle_above(spec: Spec, task_id: str) -> None:
+    """The same after one task has changed its status: only what it is part of can have changed with it."""
+    spec.turned()
+    for node_id in (task_id, *spec.ancestors(task_id)):
+        _settle_one(spec, node_id)
+
+
+def _settle_one(spec: Spec, node_id: str) -> None:
+    node, nodes = spec.nodes[node_id], spec.nodes
+    below = [nodes[child] for child in node.get("children", ()) if child in nodes]
+    if not below and is_task(node):
+        node["total_tasks"], node["completed_tasks"] = 1, int(node["status"] == "completed")
+        return
+    node["total_tasks"] = sum(child.get("total_tasks", 0) for child in below)
+    node["completed_tasks"] = sum(child.get("completed_tasks", 0) for child in below)
+    node["status"] = _summed(below)
 
 
 def _summed(below: list[Node]) -> str:

@@ -16,7 +16,7 @@ from foundry_mcp.core.errors import ConflictError, conflict, validation
 from foundry_mcp.core.specs import claims, graph
 from foundry_mcp.core.specs.journal import note
 from foundry_mcp.core.specs.model import Node, Spec, Status, is_task, now_text
-from foundry_mcp.core.specs.structure import settle
+from foundry_mcp.core.specs.structure import settle_above
 
 __all__ = ["block", "claim", "complete", "release", "reset", "start", "unblock"]
 
@@ -218,7 +218,7 @@ def _turn(
 ) -> None:
     node = spec.nodes[task_id]
     before, node["status"] = node["status"], status
-    settle(spec)
+    settle_above(spec, task_id)
     title = f"{node.get('title', task_id)}: {before} → {status}"
     turned = {**(facts or {}), "from": before, "to": status}
     note(spec, "status_change", title, said, task_id=task_id, author=author, facts=turned)
