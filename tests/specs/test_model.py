@@ -127,7 +127,7 @@ class Plan:
             if action == "complete":
                 raise Refused("DEPENDENCY_ERROR")
             return None
-        if action == "reset" and self.built_on(name):
+        if action == "reset" and state == "completed" and self.built_on(name):
             raise Refused("INVALID_STATE")
         if action == "block":
             node["was"] = state
@@ -135,6 +135,8 @@ class Plan:
             node["starter"] = owner
         if action in {"complete", "reset"}:
             node["claim"] = None
+        if action == "reset":
+            node["starter"] = None
         back = node["was"] if action == "unblock" else "pending"
         after = {"start": "in_progress", "complete": "completed", "block": "blocked"}.get(action, back)
         node["state"] = after
@@ -158,6 +160,10 @@ class Plan:
 
     def release(self, name: str, owner: str) -> None:
         node = self.nodes[name]
+        if not self.is_work(name):
+            raise Refused("VALIDATION_ERROR")
+        if self.below(name):
+            raise Refused("INVALID_STATE")
         if self.holder(name) not in {None, owner} or self._is_begun_by_another(name, owner):
             raise Refused("CONFLICT")
         if self.holder(name) is None and self.state(name) != "in_progress":
@@ -283,10 +289,8 @@ class PlanMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, owner=SOMEBODY)
     def release(self, pick: int, owner: str) -> None:
-        leaves = self.plan.leaves()
-        if leaves:
-            name = leaves[pick % len(leaves)]
-            self.expect(lambda: self.plan.release(name, owner), "task", "release", task_id=name, owner=owner)
+        name = self.name(pick)
+        self.expect(lambda: self.plan.release(name, owner), "task", "release", task_id=name, owner=owner)
 
     @rule(kind=KINDS, parent=PICK, waits=st.lists(PICK, max_size=2))
     def add(self, kind: str, parent: int, waits: list[int]) -> None:

@@ -97,8 +97,11 @@ class Archive:
 
     def label(self, key: str) -> Label:
         """What the content with this hash is; a label that was lost says only its hash."""
+        stem = key.removeprefix(PREFIX)
         with self._open() as folder:
-            return _label(folder, f"{key.removeprefix(PREFIX)}.json") or Label(key, "", 0, 0.0)
+            if not _exists(folder, f"{stem}.zst"):
+                raise not_found("content", key)
+            return _label(folder, f"{stem}.json") or Label(key, "", 0, 0.0)
 
     def labels(self) -> list[Label]:
         """What is kept, latest first."""
