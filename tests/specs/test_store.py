@@ -307,7 +307,6 @@ def test_a_file_of_an_earlier_version_lists_validates_and_works(desk, legacy):
     assert waiting["blocked_by"] == ["phase-1-files"]
 
 
-@pytest.mark.xfail(strict=True, reason="what the siblings do not count is taken for nothing")
 def test_a_write_into_a_plan_without_counts_writes_no_false_ones(desk):
     desk.plan()
     desk.edit(lambda d: [node.pop("total_tasks") for node in d["hierarchy"].values()])

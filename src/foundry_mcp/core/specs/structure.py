@@ -193,6 +193,9 @@ def settle_above(spec: Spec, task_id: str) -> None:
     """The same after one task has changed its status: only what it is part of can have changed with it."""
     spec.turned()
     for node_id in (task_id, *spec.ancestors(task_id)):
+        if any("total_tasks" not in spec.nodes[child] for child in spec.children(node_id)):
+            settle(spec)  # a file that does not count yet: begin at the leaves
+            return
         _settle_one(spec, node_id)
 
 
