@@ -6,11 +6,13 @@ one answers it: whatever came, its id is found if it can be, and the answer says
 """
 
 import asyncio
+import fcntl
 import math
 import os
 import re
 import select
 import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from threading import Semaphore, Thread
@@ -196,10 +198,20 @@ def _id(raw: bytes | None) -> str | int | None:
 
 async def _send(sink: int, message: JSONRPCMessage) -> None:
     line = message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8") + b"\n"
-    if len(line) <= select.PIPE_BUF and select.select([], [sink], [], 0)[1]:
+    if len(line) <= _room(sink):
         os.write(sink, line)  # there is room for all of it, so this does not wait
     else:
         await anyio.to_thread.run_sync(_write, sink, line)
+
+
+def _room(sink: int) -> int:
+    """How many bytes can be written without waiting: a pipe that has been read empty takes all it can hold."""
+    if not select.select([], [sink], [], 0)[1]:
+        return 0
+    with suppress(OSError, AttributeError):  # no pipe, or a system that does not tell
+        unread = int.from_bytes(fcntl.ioctl(sink, termios.FIONREAD, bytes(4)), sys.byteorder)
+        return fcntl.fcntl(sink, fcntl.F_GETPIPE_SZ) if not unread else select.PIPE_BUF
+    return select.PIPE_BUF
 
 
 def _write(sink: int, line: bytes) -> None:

@@ -51,7 +51,7 @@ def get(
         text = _piece(text, id, label)
     query = query_hash("content.get", hash=key, id=id)
     start = offset if cursor is None else decode_cursor(cursor, query).get("offset")
-    if not isinstance(start, int) or start > len(text):
+    if not isinstance(start, int) or not 0 <= start <= len(text):
         raise validation("offset", "maximum", f"the content has {len(text)} characters", received=start)
     part = _fitting(text[start : start + length], call.max_tokens)
     end = start + len(part)

@@ -132,13 +132,24 @@ class Spec:
         """Forget whatever was worked out from the document: its shape has changed."""
         self.__dict__ = {"document": self.document, "folder": self.folder}
 
-    def copy(self) -> "Spec":
-        """A spec of one's own to change; the shape it has been seen to have goes along."""
-        twin = Spec(copied(self.document), self.folder)
-        twin.__dict__.update(
+    def draft(self) -> "Spec":
+        """A spec of one's own to change. Its nodes are copied when they are first touched; most never are."""
+        document = {
+            key: value if key in {"hierarchy", "journal"} else copied(value)
+            for key, value in self.document.items()
+        }
+        document["hierarchy"] = Drafted(self.nodes)
+        document["journal"] = list(self.journal)  # entries are only ever added
+        draft = Spec(document, self.folder)
+        draft.__dict__.update(
             {name: self.__dict__[name] for name in ("order", "tasks", "leaves") if name in self.__dict__}
         )
-        return twin
+        return draft
+
+    def finish(self) -> None:
+        """Make a draft an ordinary spec, which others may read and nobody changes any more."""
+        self.document["hierarchy"] = dict(self.nodes)
+        self.turned()
 
     def progress(self, start: str = ROOT) -> dict[str, int]:
         """Leaf tasks only, so that a task with subtasks does not count twice."""
@@ -179,9 +190,37 @@ def natural(name: str) -> tuple[tuple[Any, ...], str]:
     return tuple(int(part) if index % 2 else part for index, part in enumerate(parts)), name
 
 
-def copied(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of one's own; through JSON, which is faster than copying and as deep as the document may be."""
-    return msgspec.json.decode(msgspec.json.encode(document), type=dict[str, Any])
+def copied(value: Any) -> Any:
+    """A value of one's own; through JSON, which is faster than copying and as deep as a document may be."""
+    return msgspec.json.decode(msgspec.json.encode(value)) if isinstance(value, (dict, list)) else value
+
+
+class Drafted(dict[str, Node]):
+    """The nodes of a draft: whoever looks at one gets a copy to change, and the original stays with its owner."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        super().__init__(nodes)
+        self._shared = set(nodes)
+
+    def __getitem__(self, node_id: str) -> Node:
+        node = super().__getitem__(node_id)
+        if node_id in self._shared:
+            node = copied(node)
+            self[node_id] = node
+        return node
+
+    def __setitem__(self, node_id: str, node: Node) -> None:
+        self._shared.discard(node_id)
+        super().__setitem__(node_id, node)
+
+    def get(self, node_id: Any, default: Any = None) -> Any:
+        return self[node_id] if node_id in self else default  # noqa: SIM401 - this is that method
+
+    def values(self) -> Any:
+        return [self[node_id] for node_id in self]
+
+    def items(self) -> Any:
+        return [(node_id, self[node_id]) for node_id in self]
 
 
 def now_text(after: str | None = None) -> str:

@@ -324,11 +324,11 @@ class SpecStore:
         before = self.read(spec_id, folder)
         if expected_revision is not None and expected_revision != before.revision:
             raise _version_conflict(spec_id, expected_revision, before.revision)
-        after = before.copy()
+        after = before.draft()
         result = change(after)
+        after.finish()
         if after.document == before.document:
             return Written(before, before, result, dry_run)
-        after.turned()
         after.document["revision"] = before.revision + 1
         after.document["last_updated"] = now_text(before.document.get("last_updated"))
         if not dry_run:
