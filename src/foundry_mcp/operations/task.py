@@ -73,15 +73,15 @@ def query(
     """List the tasks of a spec in the order of the work."""
     spec = read(call, spec_id)
     below = None if phase is None else _below(spec, phase)
-    nodes = spec.nodes
-    found = [
-        task_id
-        for task_id in spec.tasks
-        if (status is None or nodes[task_id]["status"] == status)
-        and (below is None or task_id in below)
-        and (owner is None or briefing.owner(spec, task_id) == owner)
-        and (text is None or briefing.mentions(spec, task_id, text.casefold()))
-    ]
+    found = list(spec.tasks if status is None else spec.once(briefing.by_status).get(status, ()))
+    if below is not None or owner is not None or text is not None:
+        found = [
+            task_id
+            for task_id in found
+            if (below is None or task_id in below)
+            and (owner is None or briefing.owner(spec, task_id) == owner)
+            and (text is None or briefing.mentions(spec, task_id, text.casefold()))
+        ]
     bound = query_hash("task.query", spec_id=spec_id, status=status, phase=phase, owner=owner, text=text)
     page = _page(spec, found, bound, cursor, limit)
     rows = [briefing.row(spec, task_id) for task_id in page.rows]

@@ -8,7 +8,7 @@ from foundry_mcp.core.specs import claims, graph, journal
 from foundry_mcp.core.specs.model import Node, Spec, is_task, natural
 from foundry_mcp.core.specs.store import SpecStore
 
-__all__ = ["line", "mentions", "owner", "row", "shared_files", "standstill", "whole"]
+__all__ = ["by_status", "line", "mentions", "owner", "row", "shared_files", "standstill", "whole"]
 
 JOURNAL_SHOWN = 5
 
@@ -33,16 +33,32 @@ def line(spec: Spec, node_id: str) -> dict[str, Any]:
 
 
 def row(spec: Spec, task_id: str) -> dict[str, Any]:
-    node = spec.nodes[task_id]
-    told: dict[str, Any] = {
-        "task_id": task_id,
-        "description": node.get("title", ""),
-        "status": node["status"],
-        "type": node["type"],
-        "phase": spec.phase_of(task_id),
-    }
+    """A task in one line. Who has it changes with the clock; the rest is worked out once."""
+    known = spec.once(_rows)
+    told = known.get(task_id)
+    if told is None:
+        node = spec.nodes[task_id]
+        told = known[task_id] = {
+            "task_id": task_id,
+            "description": node.get("title", ""),
+            "status": node["status"],
+            "type": node["type"],
+            "phase": spec.phase_of(task_id),
+        }
     held_by = owner(spec, task_id)
     return {**told, "owner": held_by} if held_by else told
+
+
+def _rows(_spec: Spec) -> dict[str, dict[str, Any]]:
+    return {}
+
+
+def by_status(spec: Spec) -> dict[str, list[str]]:
+    """The tasks in each state, in order."""
+    found: dict[str, list[str]] = {}
+    for task_id in spec.tasks:
+        found.setdefault(spec.nodes[task_id]["status"], []).append(task_id)
+    return found
 
 
 def whole(spec: Spec, task_id: str) -> dict[str, Any]:
